@@ -190,7 +190,7 @@ impl Weight {
         Self { waits: self.waits + self.stacks, stacks: 0 }
     }
 
-    /// Of a wait of which a record without its stack is of little use: with it, if it is recorded.
+    /// The same weight where each wait that is recorded has its stack: a record without it would be of little use.
     #[must_use]
     #[inline(always)]
     pub const fn whole(self) -> Self {

@@ -120,8 +120,8 @@ pub fn wake(t: &Thread, since_ns: u64, now: u64) -> (bool, bool) {
 struct Told {
     /// Only their stacks tell where they were: none of those that are recorded lacks its own.
     by_stacks: bool,
-    /// Threads sleep on words of their own, whatever they wait for. So to follow a wait tells nothing of those who give the lock back meanwhile, and chance decides
-    /// on all that ends at a time.
+    /// Threads sleep on words of their own, whatever they wait for. Nobody else gives a lock back at such a word, so following a wait tells nothing. Chance decides
+    /// on all that ends in the same slice of time instead.
     own_words: bool,
 }
 
@@ -141,8 +141,8 @@ impl Told {
     }
 }
 
-/// Since when it is told what a thread did that gives a lock back `now`, which it had since then at the earliest: where waits are thinned, and this may end
-/// a typical one, for some time.
+/// A thread gives a lock back `now` that it took `since_ns` ago at the earliest. Returns from when on its absences are recorded: all that time, or less where waits are
+/// thinned and the one that ends may be a typical one.
 #[inline(always)]
 pub fn concerned(t: &Thread, since_ns: u64, now: u64) -> u64 {
     let typical = TYPICAL.get(t.slot).copied().unwrap_or_default();

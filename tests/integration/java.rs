@@ -220,7 +220,7 @@ fn locks_of_java_util_concurrent() {
     queued_told(java, &usual, &["--futex-only"], 0.6..1.1, 0.5);
 }
 
-/// Within a budget some of the waits stand for others. Each has its stack, and so has whoever ended it; how far the sum may be off is told.
+/// Within a budget lockbpf records some of the waits for all, each with its stack and that of the wake. The report says how far the sum may be off.
 #[test]
 fn many_waits_for_locks_of_java_util_concurrent_within_a_budget() {
     let Some(_turn) = may_observe() else { return };

@@ -11,22 +11,21 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// Numbers remembered; further ones are looked up each time.
 const MAX: usize = 65_536;
 
+/// By process and number: the thread, or when it was no thread's.
+type Known = HashMap<(Process, Tid), Result<Tid, Instant>>;
+
 /// Finds them.
 #[derive(Debug, Default)]
 pub struct Named {
     owners: Owners,
-    /// By process and number; `None`: no thread's, when it was looked at last.
-    known: HashMap<(Process, Tid), Result<Tid, Instant>>,
-    /// The same of processes beside that one.
-    processes: HashMap<(Process, Tid), Result<Tid, Instant>>,
+    /// Threads of the processes themselves.
+    known: Known,
+    /// Other processes, by their main threads.
+    processes: Known,
 }
 
-/// What is known of a number, or what a look at it tells: that it is not the first one, if so.
-fn look_up(
-    known: &mut HashMap<(Process, Tid), Result<Tid, Instant>>,
-    of: (Process, Tid),
-    look: impl FnOnce(bool) -> Option<Tid>,
-) -> Option<Tid> {
+/// What is known of a number. If that is nothing, `look` tells; its argument says whether somebody has looked before.
+fn look_up(known: &mut Known, of: (Process, Tid), look: impl FnOnce(bool) -> Option<Tid>) -> Option<Tid> {
     let before = known.get(&of);
     match before {
         Some(&Ok(tid)) => return Some(tid),

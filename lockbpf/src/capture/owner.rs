@@ -107,7 +107,7 @@ pub(super) struct Owners {
     /// Of the processes in a pid namespace of their own: their threads by the number that they have in there. `None` for a
     /// process whose threads have one number only.
     inner: HashMap<u32, Option<HashMap<u32, Tid>>>,
-    /// Of pid namespaces other than that of `/proc`: their processes by the numbers that they have in there, and when these were read.
+    /// The processes of other pid namespaces than lockbpf's own, by their numbers in there, and when lockbpf read these.
     peers: HashMap<PathBuf, (Instant, HashMap<u32, Tid>)>,
 }
 

@@ -8,61 +8,65 @@ use crate::id::{Lock, Process, Tid};
 use crate::observation::OpenWait;
 use crate::units::Time;
 use lockbpf_common::kind::Via;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fs;
 
-/// What the observed processes said that they wait for.
-pub(super) struct Before {
-    waits: HashMap<Process, Awaited>,
-    start: Time,
+/// The observed processes that said at the beginning that they wait.
+pub(super) struct Before(Vec<Said>);
+
+/// What a process said.
+struct Said {
+    pid: u32,
+    process: Process,
+    /// Where its variable is.
+    variable: u64,
+    kind: &'static Described,
+    waiting: &'static Waiting,
+    awaited: Awaited,
 }
 
 impl Before {
-    /// At the beginning.
-    pub(super) fn look(census: &Census, start: Time) -> Self {
-        let waits = look(census).map(|(_, process, _, awaited)| (process, awaited)).collect();
-        Self { waits, start }
+    /// Asks all of them.
+    pub(super) fn look(census: &Census) -> Self {
+        let kinds: Vec<(&Described, &Waiting)> =
+            catalogue().kinds().iter().filter_map(|kind| Some((kind, kind.waiting.as_ref()?))).collect();
+        if kinds.is_empty() {
+            return Self(Vec::new());
+        }
+        let said = census.pids().into_iter().filter_map(|(process, pid)| {
+            let program = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+            let name = program.file_name()?.to_str()?;
+            kinds.iter().filter(|(kind, _)| kind.describes(&program)).find_map(|&(kind, waiting)| {
+                let variable = census.names().variable_in(process, &waiting.variable, |file| file == name)?.start;
+                let awaited = Awaited::of(pid, variable, kind, waiting)?;
+                Some(Said { pid, process, variable, kind, waiting, awaited })
+            })
+        });
+        Self(said.collect())
     }
 
-    /// The waits that are still there, and of which no probe saw the beginning (`seen`).
-    pub(super) fn still_waiting(&self, seen: &[OpenWait], census: &mut Census) -> Vec<OpenWait> {
+    /// The waits that are still there, and of which no probe saw the beginning (`seen`): they count from `start` on.
+    pub(super) fn still_waiting(&self, start: Time, seen: &[OpenWait], census: &mut Census) -> Vec<OpenWait> {
         let seen: HashSet<Tid> = seen.iter().map(|wait| wait.tid).collect();
-        let is_same = |process, now: &Awaited| self.waits.get(&process).is_some_and(|before| before.is_same(now));
-        let now: Vec<_> = look(census)
-            .filter(|(pid, process, _, now)| !seen.contains(&Tid(*pid)) && is_same(*process, now))
-            .collect();
-        let waits = now.into_iter().map(|(pid, process, kind, awaited)| {
-            let (tid, lock) = (Tid(pid), Lock { process, addr: awaited.lock });
-            census.call(lock, &kind.name, kind.name_of_numbered(awaited.lock));
-            let mut owner = awaited.owner;
+        let unseen = self.0.iter().filter(|said| !seen.contains(&Tid(said.pid)));
+        let waits = unseen.filter_map(|&Said { pid, process, variable, kind, waiting, awaited }| {
+            let now = Awaited::of(pid, variable, kind, waiting).filter(|now| now.is_same(&awaited))?;
+            let (tid, lock) = (Tid(pid), Lock { process, addr: now.lock });
+            census.call(lock, &kind.name, kind.name_of_numbered(now.lock));
+            let mut owner = now.owner;
             census.name(lock, process, &mut owner);
-            OpenWait {
+            Some(OpenWait {
                 tid,
                 lock,
                 site: None,
-                since: self.start,
+                since: start,
                 owner: owner.filter(|&owner| owner != tid),
                 stack: None,
                 via: Via::CustomWait,
                 expected: None,
                 before_start: true,
-            }
+            })
         });
         waits.collect()
     }
-}
-
-/// What processes wait for right now, by what they say.
-fn look(census: &Census) -> impl Iterator<Item = (u32, Process, &'static Described, Awaited)> {
-    let kinds: Vec<(&Described, &Waiting)> =
-        catalogue().kinds().iter().filter_map(|kind| Some((kind, kind.waiting.as_ref()?))).collect();
-    let processes = if kinds.is_empty() { HashMap::new() } else { census.pids() };
-    processes.into_iter().filter_map(move |(process, pid)| {
-        let program = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
-        let name = program.file_name()?.to_str()?;
-        kinds.iter().filter(|(kind, _)| kind.describes(&program)).find_map(|&(kind, waiting)| {
-            let variable = census.names().variable_in(process, &waiting.variable, |file| file == name)?.start;
-            Some((pid, process, kind, Awaited::of(pid, variable, kind, waiting)?))
-        })
-    })
 }

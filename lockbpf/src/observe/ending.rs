@@ -75,7 +75,7 @@ impl Running<'_> {
         harvest.estimates = estimates;
         drop_aside(session);
         let mut earlier = self.before.still_waiting(&census.numbers(&self.there), self.start, &harvest.open_waits);
-        let awaited = self.awaited.still_waiting(&harvest.open_waits, &mut census);
+        let awaited = self.awaited.still_waiting(self.start, &harvest.open_waits, &mut census);
         earlier.retain(|wait| awaited.iter().all(|awaited| awaited.tid != wait.tid));
         earlier.extend(awaited);
         earlier.retain(|wait| wants(request, wait.tid));

@@ -132,7 +132,7 @@ impl<'a> Running<'a> {
         audience.check()?;
         let before = Snapshot::take(&there);
         let start = session.activate(&before)?;
-        let awaited = awaited::Before::look(&census, start);
+        let awaited = awaited::Before::look(&census);
         let shared = matches!(options.scope, Scope::SystemWide { at_once: true });
         let follows = request.follow_forks || many && !shared;
         let watch = Watch::start(&mut session, &ready.pids, follows, request.kept_budget(), costs)?;

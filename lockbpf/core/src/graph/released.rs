@@ -414,12 +414,10 @@ impl Releases {
         }
     }
 
-    /// When a thread gave this lock back last, as far as that is remembered; if that is known, where.
+    /// When a thread gave this lock back last at a place that is known; if there is none, when it did so at all.
     fn last_of(&self, tid: Tid, word: Lock) -> Option<&Release> {
-        let own = |release: &&Release| release.tid == tid;
-        let mut last = self.words.latest_first(word).take(MAX_LOOKED_AT).filter(own);
-        let first = last.next()?;
-        if first.who.site().is_some() { Some(first) } else { last.find(|r| r.who.site().is_some()).or(Some(first)) }
+        let own = || self.words.latest_first(word).take(MAX_LOOKED_AT).filter(|release| release.tid == tid);
+        own().find(|release| release.who.site().is_some()).or_else(|| own().next())
     }
 
     /// The release; if it is not known where it was, with the place where its thread gave this lock back another time. That of each thread is looked for

@@ -19,8 +19,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A function waits for one thing if one caller has at least this part of the waits in it, and of their time.
 const ONE_CALLER: f64 = 0.9;
-/// Parts of the names of functions in which the threads of pools wait for work, in lower case; and in which Java's do for whatever they wait for: which of its locks
-/// that is, is told otherwise.
+/// Parts of the names of functions in which the threads of pools wait for work, in lower case. The first two are Java's: it parks its threads there for whatever they
+/// wait for, and their stacks tell which of its locks that is.
 const POOLS: &[&str] = &[
     "platformevent::park",
     "parker::park",

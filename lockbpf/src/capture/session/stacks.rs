@@ -22,7 +22,7 @@ impl Session {
         self.stack_copies.as_mut().map(StackCopies::python_places).unwrap_or_default()
     }
 
-    /// Takes note of what a copied stack has turned out to be, and of the addresses that are told of it.
+    /// Takes note of the result of unwinding a copied stack; reports show the addresses `told`.
     ///
     /// # Errors
     /// When the kernel side cannot be told.
