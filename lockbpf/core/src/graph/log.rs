@@ -60,6 +60,13 @@ impl<K: Copy + Eq + Hash, T: Clone + Timed, const ALL: usize, const EACH: usize>
         self.of.get(&key).map(|known| known.iter().rev()).into_iter().flatten()
     }
 
+    /// The entries of one up to a time, the last first.
+    pub(super) fn before(&self, key: K, time: Time) -> impl Iterator<Item = &T> {
+        let known = self.of.get(&key);
+        let next = known.map_or(0, |known| known.partition_point(|entry| entry.time() <= time));
+        known.into_iter().flat_map(move |known| known.range(..next).rev())
+    }
+
     /// The last entry of one after one time, up to another.
     pub(super) fn last(&self, key: K, after: Time, up_to: Time) -> Option<&T> {
         let known = self.of.get(&key)?;

@@ -5,8 +5,10 @@
 //! If the one to blame slept itself meanwhile, for another word, that time is passed on to whoever that wait is blamed on.
 //!
 //! * **Order**: a wake may be recorded after the wait that it ends, so waits are divided a while after their end.
-//! * **Time**: a wait costs the wakes at its word while it lasted.
+//! * **Time**: a wait costs the wakes at its word while it lasted, up to 512; of one with more some moments are looked at.
 //! * **Memory**: the last million wakes, the last waits of 16,384 threads, and waits that are held back.
+
+mod sample;
 
 use super::findings::{Cause, Link, Who};
 use super::futex::plausible_owner;
@@ -42,8 +44,11 @@ const MAX_LOOKED_AT: usize = 256;
 const MAX_THREADS: usize = 16_384;
 const MAX_WAITS: usize = 16;
 const MAX_PIECES: usize = 64;
-/// Releases at one place among which a wait is divided: threads may wait there for a long time while others come and go.
+/// With more releases at its place than these, a wait there is charged to whoever ended it: threads may wait for a long time while others come
+/// and go.
 const MAX_AT_PLACE: usize = 4_096;
+/// With more releases than these, a wait is sampled.
+const MAX_DIVIDED: usize = 512;
 /// A thread gives back all that it has within this time.
 const AT_ONCE: Nanos = Nanos(1_000_000);
 /// Words that blame is passed on through.
@@ -316,44 +321,53 @@ impl Releases {
     }
 
     /// When what a wait was for was given back while it lasted.
-    fn meanwhile(&self, w: &FutexWait) -> impl Iterator<Item = &Release> {
-        let (end, known) = (w.end, [w.owner, w.waker]);
-        // Several locks may have the same numbers at a time. Threads that have the others give them back meanwhile.
-        let own = move |release: &&Release| !is_numbered(w.word) || known.contains(&Some(release.tid));
-        self.words.after(w.word, end - w.wait).take_while(move |release| release.time <= end).filter(own)
+    fn meanwhile<'a>(&'a self, w: &'a FutexWait) -> impl Iterator<Item = &'a Release> {
+        let meanwhile = self.words.after(w.word, w.end - w.wait).take_while(|release| release.time <= w.end);
+        meanwhile.filter(|release| is_own(w, release))
     }
 
     fn divide(&self, w: &FutexWait) -> Vec<Piece> {
-        let (begin, end) = (w.end - w.wait, w.end);
+        if self.meanwhile(w).nth(MAX_DIVIDED).is_some() {
+            return self.sample(w);
+        }
         let mut pieces = Vec::new();
-        let mut reached = begin;
+        let mut reached = w.end - w.wait;
         let mut last: Option<Release> = None;
         let mut known = FxHashMap::default();
         let others = self.meanwhile(w).filter(|release| release.tid != w.tid);
         for release in others.map(|release| self.placed(w.word, release, &mut known)) {
-            let from = release.from.clamp(reached, release.time);
-            match &last {
-                // All who woke somebody are recorded, so the waiter had been woken: it was only to run.
-                Some(last) if !self.thinned => {
-                    let piece =
-                        Piece { cause: Cause::HandOff, inferred: true, ..direct(w.word, last, (reached, from)) };
-                    push(&mut pieces, piece);
-                }
-                // Somebody had it before, of whom it was not recorded that it was given back.
-                _ => self.unseen(w, (reached, from), None, &mut pieces),
-            }
-            self.held(w, &release, (from, release.time), &mut pieces);
+            self.until(w, &release, last.as_ref(), reached, &mut pieces);
             (reached, last) = (release.time, Some(release));
         }
-        let waker = w.waker.filter(|_| w.result == FutexResult::Slept);
-        match &last {
-            Some(last) if waker.is_some_and(|waker| waker == last.tid) => {
-                let piece = direct(w.word, last, (reached, end));
-                push(&mut pieces, Piece { cause: Cause::HandOff, ..piece });
-            }
-            _ => self.unseen(w, (reached, end), waker, &mut pieces),
-        }
+        self.until_it_ran(w, last.as_ref(), reached, &mut pieces);
         pieces
+    }
+
+    /// Charges the time up to a release, from the one before it on, if there was one.
+    fn until(&self, w: &FutexWait, next: &Release, last: Option<&Release>, reached: Time, pieces: &mut Vec<Piece>) {
+        let from = next.from.clamp(reached, next.time);
+        match last {
+            // All who woke somebody are recorded, so the waiter had been woken: it was only to run.
+            Some(last) if !self.thinned => {
+                let piece = Piece { cause: Cause::HandOff, inferred: true, ..direct(w.word, last, (reached, from)) };
+                push(pieces, piece);
+            }
+            // Somebody had it before, of whom it was not recorded that it was given back.
+            _ => self.unseen(w, (reached, from), None, pieces),
+        }
+        self.held(w, next, (from, next.time), pieces);
+    }
+
+    /// Charges the time from the last release on.
+    fn until_it_ran(&self, w: &FutexWait, last: Option<&Release>, reached: Time, pieces: &mut Vec<Piece>) {
+        let waker = w.waker.filter(|_| w.result == FutexResult::Slept);
+        match last {
+            Some(last) if waker.is_some_and(|waker| waker == last.tid) => {
+                let piece = direct(w.word, last, (reached, w.end));
+                push(pieces, Piece { cause: Cause::HandOff, ..piece });
+            }
+            _ => self.unseen(w, (reached, w.end), waker, pieces),
+        }
     }
 
     /// Charges a time to one who held the lock, and what of that it slept for other words to those who are to blame for that.
@@ -392,7 +406,7 @@ impl Releases {
     /// Charges a time for which nobody is recorded to have given the lock back: to the thread that the word named when the wait
     /// began, or to the one that woke the waiter; where that one gives this lock back is taken from another time.
     fn unseen(&self, w: &FutexWait, (from, to): (Time, Time), waker: Option<Tid>, pieces: &mut Vec<Piece>) {
-        let owner = plausible_owner(w.expected, w.owner, w.tid).filter(|_| pieces.is_empty());
+        let owner = plausible_owner(w.expected, w.owner, w.tid).filter(|_| from == w.end - w.wait);
         let tid = owner.or(waker).filter(|&tid| tid != w.tid);
         let known = tid.and_then(|tid| self.last_of(tid, w.word));
         let piece = match (tid, known) {
@@ -459,6 +473,12 @@ impl Releases {
             waits.pop_front();
         }
     }
+}
+
+/// Whether what was given back is what was waited for. Several locks may have the same numbers at a time: threads that have the others give
+/// them back meanwhile.
+fn is_own(w: &FutexWait, release: &Release) -> bool {
+    !is_numbered(w.word) || [w.owner, w.waker].contains(&Some(release.tid))
 }
 
 /// Whether a lock is known by numbers that others may have, too.

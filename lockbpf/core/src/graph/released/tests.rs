@@ -71,6 +71,40 @@ fn each_holder_is_charged_up_to_its_release() {
     assert_eq!(divided(&wakes, &[wait(WORD, 9, (100, 180), 2)]), [(1, 30, DIRECT), (2, 40, DIRECT), (2, 10, HANDOFF)]);
 }
 
+/// Of 3,000 releases two threads make every other, after 300 and after 100 ns.
+#[test]
+fn a_wait_of_very_many_releases_is_charged_by_how_long_each_had_the_lock() {
+    let wakes: Vec<Wake> = (1..=1_500)
+        .flat_map(|n| [wake(WORD, 1, n * 400 - 100, Some(300)), wake(WORD, 2, n * 400, Some(100))])
+        .collect();
+    let pieces = divided(&wakes, &[wait(WORD, 9, (0, 600_000), 2)]);
+    let of = |tid| pieces.iter().filter(|piece| piece.0 == tid).map(|piece| piece.1).sum::<u64>();
+    assert_eq!(of(1) + of(2), 600_000, "{pieces:?}");
+    assert!((390_000..=510_000).contains(&of(1)), "{pieces:?}");
+    assert!(pieces.iter().all(|&(.., [_, _, inferred])| inferred));
+}
+
+/// Threads give back other locks of the same numbers in between: who gave this one back last had it handed on.
+#[test]
+fn a_wait_of_very_many_releases_of_a_numbered_lock() {
+    let word = custom::numbered(5, 0);
+    let wakes: Vec<Wake> =
+        (1..=600).flat_map(|n| [wake(word, 2, n * 100 - 50, None), wake(word, 3, n * 100, None)]).collect();
+    let waits = [FutexWait { owner: Some(Tid(7)), ..wait(word, 9, (0, 70_000), 2) }];
+    let pieces = divided(&wakes, &waits);
+    assert!(pieces.iter().all(|piece| piece.0 == 2), "{pieces:?}");
+    assert!(pieces.iter().any(|&(.., [_, is_handed_on, _])| is_handed_on), "{pieces:?}");
+}
+
+/// Each wait of a crowd lasts for all releases before its own: their number is the square of the crowd's.
+#[test]
+fn a_crowd_that_queues() {
+    let wakes: Vec<Wake> = (1..=2_000).map(|n| wake(WORD, n, u64::from(n) * 100, Some(100))).collect();
+    let waits: Vec<_> = (2..=2_000).map(|n| wait(WORD, n, (1, u64::from(n) * 100 - 99), n - 1)).collect();
+    let last = divided(&wakes, &waits);
+    assert!((32..=64).contains(&last.len()), "{last:?}");
+}
+
 /// Threads give back other locks of the same numbers while one waits.
 #[test]
 fn of_a_numbered_lock_its_owner_and_its_waker_had_it() {
