@@ -35,7 +35,7 @@ const MAX_OPEN: usize = 16_384;
 pub struct Closing {
     /// What was observed, in words.
     pub target: String,
-    /// When it began and ended; `None`: with its first and last event.
+    /// When it began and ended; `None`: with the earliest beginning of an event, and the last event.
     pub period: Option<(Time, Time)>,
     /// Whether only the futex tier was on.
     pub futex_only: bool,
@@ -88,9 +88,10 @@ impl Analyst {
     /// Takes one event.
     pub fn take(&mut self, event: Event) {
         self.events += 1;
-        let time = event.time();
-        let (from, to) = self.period.get_or_insert((time, time));
-        (*from, *to) = ((*from).min(time), (*to).max(time));
+        let event = event.from_time_0();
+        let (began, time) = (event.began(), event.time());
+        let (from, to) = self.period.get_or_insert((began, time));
+        (*from, *to) = ((*from).min(began), (*to).max(time));
         self.sorter.push(&event);
         self.owners.see(&event);
         self.graph.event(&event);
@@ -392,7 +393,23 @@ fn list_exited(exited: &mut Vec<ThreadTotals>, totals: ThreadTotals) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::OffCpu;
     use crate::id::Site;
+    use crate::op::OffReason;
+
+    /// Found by fuzzing: it was told that a thread had held a lock for longer than the observation.
+    #[test]
+    fn an_observation_begins_with_what_its_first_events_tell_of() {
+        let (process, tid, runnable) = (Process(1), Tid(1), Nanos(0));
+        let off = |end, off| {
+            let (end, off, reason, stack) = (Time(end), Nanos(off), OffReason::Sleeping, None);
+            Event::OffCpu(OffCpu { end, off, runnable, process, tid, reason, stack })
+        };
+        let mut analyst = Analyst::new(Options::default());
+        [off(3, 1), off(4, 7), off(5, 0)].into_iter().for_each(|event| analyst.take(event));
+        let observation = analyst.finish(Closing::default());
+        assert_eq!((observation.start, observation.end), (Time(0), Time(5)));
+    }
 
     #[test]
     fn open_waits_beyond_those_listed_are_counted() {

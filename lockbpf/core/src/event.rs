@@ -43,6 +43,36 @@ impl Event {
             Self::Step(op) | Self::Op(op) => op.time,
         }
     }
+
+    /// Has what it tells of begin at time 0 at the earliest, whatever a file says.
+    #[must_use]
+    pub fn from_time_0(mut self) -> Self {
+        let end = Nanos(self.time().0);
+        match &mut self {
+            Self::Section(s) => {
+                s.hold = s.hold.min(end);
+                s.wait = s.wait.min(end - s.hold);
+            }
+            Self::FutexWait(w) => w.wait = w.wait.min(end),
+            Self::OffCpu(o) => {
+                o.off = o.off.min(end);
+                o.runnable = o.runnable.min(o.off);
+            }
+            Self::Wake(_) | Self::Process(_) | Self::ThreadExit(_) | Self::Step(_) | Self::Op(_) => {}
+        }
+        self
+    }
+
+    /// When what it tells of began.
+    #[must_use]
+    pub fn began(&self) -> Time {
+        match self {
+            Self::Section(s) => s.attempt(),
+            Self::FutexWait(w) => w.end - w.wait,
+            Self::OffCpu(o) => o.end - o.off,
+            Self::Wake(_) | Self::Process(_) | Self::ThreadExit(_) | Self::Step(_) | Self::Op(_) => self.time(),
+        }
+    }
 }
 
 impl Event {
