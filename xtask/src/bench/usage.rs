@@ -34,9 +34,37 @@ fn pids(list: &str) -> Vec<Pid> {
 /// # Errors
 /// There is no such process.
 pub(super) fn peak_rss(pid: Pid) -> Result<u64> {
+    status(pid, "VmHWM")
+}
+
+/// The same, without the eBPF maps that it has mapped: these are [counted](Objects::map_bytes) by themselves, and a ring buffer is mapped twice,
+/// one after the other. Without any that are mapped, it is the memory that is resident now: the most may be of a time when some were.
+///
+/// # Errors
+/// There is no such process.
+pub(super) fn rss_beside_maps(pid: Pid) -> Result<u64> {
+    let path = format!("/proc/{pid}/maps");
+    match mapped_maps(&fs::read_to_string(&path).with_context(|| format!("failed to read {path}"))?) {
+        0 => status(pid, "VmRSS"),
+        mapped => Ok(peak_rss(pid)?.saturating_sub(mapped)),
+    }
+}
+
+/// Bytes of eBPF maps in a list of mappings. They are resident as long as they are mapped.
+fn mapped_maps(mappings: &str) -> u64 {
+    let bytes = |line: &str| {
+        let (start, end) = line.split_whitespace().next()?.split_once('-')?;
+        let at = |text| u64::from_str_radix(text, 16).ok();
+        at(end)?.checked_sub(at(start)?)
+    };
+    mappings.lines().filter(|line| line.ends_with("anon_inode:bpf-map")).filter_map(bytes).sum()
+}
+
+/// A number of kilobytes that the kernel tells of a process, bytes.
+fn status(pid: Pid, name: &str) -> Result<u64> {
     let path = format!("/proc/{pid}/status");
     let status = fs::read_to_string(&path).with_context(|| format!("failed to read {path}"))?;
-    field(&status, "VmHWM").map(|kilobytes| kilobytes * 1024).with_context(|| format!("{path} has no VmHWM"))
+    field(&status, name).map(|kilobytes| kilobytes * 1024).with_context(|| format!("{path} has no {name}"))
 }
 
 /// The memory that a process has resident, bytes: of what it shares with others its part.
@@ -142,6 +170,13 @@ mod tests {
     }
 
     #[test]
+    fn maps_are_told_from_other_mappings() {
+        let mappings = "7f00-7f08 rw-s 00000000 00:0e 12 anon_inode:bpf-map\n7f08-7f0c r--s 00000000 00:0e 12   anon_inode:bpf-map\n\
+                        7f0c-7f0d r--p 00000000 fe:00 9 /lib/libc.so.6\n";
+        assert_eq!((mapped_maps(mappings), mapped_maps("")), (12, 0));
+    }
+
+    #[test]
     fn objects_count_once_however_many_descriptors_they_have() {
         let mut objects = Objects::default();
         [MAP, PROGRAM, LINK, MAP, PROGRAM, "pos:\t0\n"].into_iter().for_each(|text| objects.add(text));
@@ -154,6 +189,7 @@ mod tests {
         let own = Pid::this();
         assert!(cpu_time(own).unwrap() > Duration::ZERO);
         assert!(peak_rss(own).unwrap() > 100_000);
+        assert!(rss_beside_maps(own).unwrap() > 100_000);
         assert_eq!(Objects::of(own).unwrap(), Objects::default());
         assert!(peak_rss(Pid::from_raw(i32::MAX)).is_err());
     }

@@ -51,6 +51,7 @@ struct Amounts {
     words: u32,
     locks: u32,
     restless_s: u32,
+    map_mib: u32,
 }
 
 const ALL: Amounts = Amounts {
@@ -63,6 +64,7 @@ const ALL: Amounts = Amounts {
     words: 33_000_000,
     locks: 4_000_000,
     restless_s: 20,
+    map_mib: 139,
 };
 const QUICK: Amounts = Amounts {
     recordings: 100,
@@ -74,6 +76,7 @@ const QUICK: Amounts = Amounts {
     words: 3_000_000,
     locks: 1_000_000,
     restless_s: 5,
+    map_mib: 139,
 };
 
 /// Everything that a run found.
@@ -112,7 +115,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         rows.push(row);
         Ok(())
     };
-    let Amounts { recordings, lines, libraries, threads, processes, crowd, words, locks, restless_s } = amounts;
+    let Amounts { recordings, lines, libraries, threads, processes, crowd, words, locks, restless_s, map_mib } =
+        amounts;
     done("mutated recordings", recordings, bench.inputs(recordings, "tests/goldens/recordings", "bin"))?;
     done("hostile event lines", lines, bench.inputs(lines, "fuzz/corpus/event_lines", "jsonl"))?;
     done("libraries with mutated sections", libraries, bench.libraries(&storm, libraries))?;
@@ -124,6 +128,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     done("locks, seen one by one", locks, bench.storm(&storm, "locks", locks, &["--budget", "off"]))?;
     let run = bench.storm(&storm, "restless", restless_s * 100, &[]);
     done("hundredths of a second: loads, renames, remaps, unshares", restless_s * 100, run)?;
+    done("MiB of a perf map that grows", map_mib, bench.storm(&storm, "map", map_mib, &["--unwind", "dwarf"]))?;
     println!("{}", table(&rows));
     let (bound, report) = (MEMORY >> 20, REPORT.as_secs());
     println!(
@@ -214,7 +219,7 @@ fn seeds(folder: &Path, suffix: &str) -> Result<Vec<Vec<u8>>> {
     paths.iter().map(|path| fs::read(path).with_context(|| format!("failed to read {}", path.display()))).collect()
 }
 
-const HEADER: [&str; 10] = [
+const HEADER: [&str; 11] = [
     "what",
     "number",
     "failed",
@@ -224,6 +229,7 @@ const HEADER: [&str; 10] = [
     "lockbpf, MiB",
     "helpers, MiB",
     "maps, MiB",
+    "at one time, MiB",
     "CPU while observing, %",
 ];
 
@@ -240,7 +246,7 @@ fn cells(row: &Row) -> Vec<String> {
     let mut cells = vec![(*what).to_owned()];
     cells.extend([*number, run.failed, run.refused, run.well].map(|count| count.to_string()));
     cells.push(format!("{:.1}", run.report_s));
-    cells.extend([run.rss_bytes, run.helpers_bytes, run.map_bytes].map(mib));
+    cells.extend([run.rss_bytes, run.helpers_bytes, run.map_bytes, run.together_bytes].map(mib));
     cells.push(run.cpu.map_or("–".to_owned(), |cpu| format!("{:.1}", 100.0 * cpu)));
     cells
 }

@@ -1,6 +1,7 @@
 // Programs that are hard to observe. `storm KIND NUMBER LIBRARY`: NUMBER threads or processes come and go, a crowd of NUMBER threads is
 // there at one time, NUMBER futex words or locks are used once each, or for NUMBER hundredths of a second the program loads and unloads
-// LIBRARY, renames itself, replaces its own code and its namespaces; `storm libraries SECONDS FILE…` takes locks in each of the files.
+// LIBRARY, renames itself, replaces its own code and its namespaces, or it makes code and lists NUMBER MiB of functions in a perf map that grows
+// for four seconds; `storm libraries SECONDS FILE…` takes locks in each of the files.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <linux/futex.h>
@@ -133,6 +134,51 @@ static void restless(int hundredths, const char *library) {
     }
 }
 
+#ifdef __x86_64__
+// push rbp; mov rbp, rsp; call rdi; pop rbp; ret
+static const unsigned char made[] = {0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3};
+#else
+// stp x29, x30, [sp, -16]!; mov x29, sp; blr x0; ldp x29, x30, [sp], 16; ret
+static const unsigned made[] = {0xa9bf7bfd, 0x910003fd, 0xd63f0000, 0xa8c17bfd, 0xd65f03c0};
+#endif
+
+static void rest(void) {
+    pthread_mutex_lock(&storm_lock);
+    usleep(2000);
+    pthread_mutex_unlock(&storm_lock);
+}
+
+static void *run_made(void *code) {
+    for (;;) ((void (*)(void (*)(void)))code)(rest);
+    return NULL;
+}
+
+// Code that nobody but this program knows: each time a part of the map is added, threads wait in it.
+static void map(int mib) {
+    void *code = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (code == MAP_FAILED) return;
+    memcpy(code, made, sizeof made);
+    mprotect(code, PAGE, PROT_READ | PROT_EXEC);
+    __builtin___clear_cache(code, (char *)code + sizeof made);
+    pthread_t others[2];
+    for (int n = 0; n < 2; n++) pthread_create(&others[n], NULL, run_made, code);
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/perf-%d.map", getpid());
+    // Where somebody else has put something there, nothing is written.
+    FILE *file = fopen(path, "wx");
+    if (!file) return;
+    fprintf(file, "%lx %zx made_function\n", (unsigned long)code, sizeof made);
+    long written = 0, wanted = (long)mib << 20;
+    for (int part = 1; part <= 40; part++) {
+        while (written < wanted / 40 * part)
+            written += fprintf(file, "%lx 10 a_function_of_which_there_are_many_%ld\n", 0x10000 + written, written);
+        fflush(file);
+        usleep(100000);
+    }
+    fclose(file);
+    unlink(path);
+}
+
 static int (**takers)(void);
 static int taken_of;
 
@@ -171,6 +217,7 @@ int main(int argc, char **argv) {
     if (!strcmp(argv[1], "words")) words(number);
     if (!strcmp(argv[1], "locks")) locks(number);
     if (!strcmp(argv[1], "restless")) restless(number, argc > 3 ? argv[3] : "libm.so.6");
+    if (!strcmp(argv[1], "map")) map(number);
     if (!strcmp(argv[1], "libraries")) libraries(number, argc - 3, argv + 3);
     return 0;
 }

@@ -15,7 +15,7 @@ use serde::{Serialize, de::IgnoredAny};
 use crate::bench::{
     child::Child,
     interrupt,
-    usage::{Objects, children, cpu_time, own_share, peak_rss},
+    usage::{Objects, children, cpu_time, own_share, rss_beside_maps},
 };
 use crate::process::describe;
 
@@ -51,12 +51,14 @@ pub(super) struct Run {
     pub(super) well: u32,
     /// Longest time until its report, s: from its start, or from the end of what it observed.
     pub(super) report_s: f64,
-    /// Most memory of lockbpf, bytes.
+    /// Most memory of lockbpf, without its maps, bytes.
     pub(super) rss_bytes: u64,
     /// Most memory of its helpers together, bytes: of pages that several have, such as lockbpf's own file, their parts.
     pub(super) helpers_bytes: u64,
     /// Most memory of its maps, bytes.
     pub(super) map_bytes: u64,
+    /// Most memory of all three at one time, bytes; of lockbpf itself what it had at most until then.
+    pub(super) together_bytes: u64,
     /// Highest share of a CPU, helpers included, from the beginning of an observation to its end.
     pub(super) cpu: Option<f64>,
     /// Whether that was above the bound.
@@ -73,6 +75,7 @@ impl Run {
         self.rss_bytes = self.rss_bytes.max(other.rss_bytes);
         self.helpers_bytes = self.helpers_bytes.max(other.helpers_bytes);
         self.map_bytes = self.map_bytes.max(other.map_bytes);
+        self.together_bytes = self.together_bytes.max(other.together_bytes);
         self.cpu = self.cpu.into_iter().chain(other.cpu).reduce(f64::max);
         self.busy |= other.busy;
     }
@@ -82,7 +85,7 @@ impl Run {
         self.failed == 0
             && (self.refused == 0 || self.cpu.is_none())
             && self.report_s <= REPORT.as_secs_f64()
-            && self.rss_bytes + self.helpers_bytes + self.map_bytes <= MEMORY
+            && self.together_bytes <= MEMORY
             && !self.busy
     }
 }
@@ -141,6 +144,7 @@ pub(super) fn watch(command: &mut Command, dir: &Path, mut subject: Subject<'_>)
         rss_bytes: usage.rss,
         helpers_bytes: usage.helpers_rss,
         map_bytes: usage.maps,
+        together_bytes: usage.together,
         cpu: used.map(|(cpu, time)| cpu.as_secs_f64() / time.as_secs_f64().max(f64::MIN_POSITIVE)),
         busy: used.is_some_and(|(cpu, time)| cpu > BURST + time.mul_f64(CPU)),
         ..Run::default()
@@ -175,27 +179,31 @@ struct Usage {
     helpers: BTreeMap<i32, Duration>,
     /// Memory of those that there were at one time, at most.
     helpers_rss: u64,
+    /// Most memory of all at one time.
+    together: u64,
 }
 
 impl Usage {
     fn of(pid: i32) -> Self {
-        Self { pid: Pid::from_raw(pid), cpu: Duration::ZERO, rss: 0, maps: 0, helpers: BTreeMap::new(), helpers_rss: 0 }
+        let (cpu, helpers) = (Duration::ZERO, BTreeMap::new());
+        Self { pid: Pid::from_raw(pid), cpu, rss: 0, maps: 0, helpers, helpers_rss: 0, together: 0 }
     }
 
     fn look(&mut self, observes: bool) {
         self.cpu = cpu_time(self.pid).unwrap_or_default().max(self.cpu);
-        self.rss = peak_rss(self.pid).unwrap_or_default().max(self.rss);
-        if !observes {
-            return;
+        self.rss = rss_beside_maps(self.pid).unwrap_or_default().max(self.rss);
+        let (mut maps, mut helpers) = (0, 0);
+        if observes {
+            maps = Objects::of(self.pid).map_or(0, |objects| objects.map_bytes());
+            for pid in children(self.pid) {
+                let cpu = self.helpers.entry(pid.as_raw()).or_default();
+                *cpu = cpu_time(pid).unwrap_or_default().max(*cpu);
+                helpers += own_share(pid).unwrap_or_default();
+            }
         }
-        self.maps = Objects::of(self.pid).map_or(0, |objects| objects.map_bytes()).max(self.maps);
-        let mut rss = 0;
-        for pid in children(self.pid) {
-            let cpu = self.helpers.entry(pid.as_raw()).or_default();
-            *cpu = cpu_time(pid).unwrap_or_default().max(*cpu);
-            rss += own_share(pid).unwrap_or_default();
-        }
-        self.helpers_rss = self.helpers_rss.max(rss);
+        self.maps = self.maps.max(maps);
+        self.helpers_rss = self.helpers_rss.max(helpers);
+        self.together = self.together.max(self.rss + maps + helpers);
     }
 
     fn cpu(&self) -> Duration {
@@ -232,14 +240,13 @@ mod tests {
 
     #[test]
     fn an_observation_may_refuse_nothing_and_each_bound_counts() {
-        let well = Run { well: 1, rss_bytes: 200 << 20, cpu: Some(0.01), ..Run::default() };
+        let well = Run { well: 1, together_bytes: 300 << 20, cpu: Some(0.01), ..Run::default() };
         assert!(well.within());
         assert!(Run { refused: 1, cpu: None, ..well }.within());
         for above in [
             Run { refused: 1, ..well },
             Run { failed: 1, ..well },
-            Run { helpers_bytes: 101 << 20, ..well },
-            Run { map_bytes: 101 << 20, ..well },
+            Run { together_bytes: 301 << 20, ..well },
             Run { busy: true, ..well },
             Run { report_s: 10.1, ..well },
         ] {
