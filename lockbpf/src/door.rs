@@ -2,6 +2,7 @@
 //! `/proc`, and only if they are regular files of a real file system. A FIFO would block, a device would act, and files that a kernel makes up
 //! tell of it what only root may know; so what a name leads to is looked at before it is opened.
 
+use crate::rights;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sys::statfs::{
     BPF_FS_MAGIC, CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, DEBUGFS_MAGIC, FsType, NSFS_MAGIC, PROC_SUPER_MAGIC,
@@ -30,11 +31,13 @@ pub(crate) fn open_below_unlinked(root: &Path, path: &Path) -> io::Result<File> 
 }
 
 fn open_in(root: &Path, path: &Path, more: OFlag) -> io::Result<File> {
-    let root = OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(root)?;
-    let how = OpenHow::new()
-        .flags(OFlag::O_PATH | OFlag::O_CLOEXEC | more)
-        .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS);
-    reopen(&File::from(openat2(&root, path, how)?))
+    rights::reach(|| {
+        let root = OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(root)?;
+        let how = OpenHow::new()
+            .flags(OFlag::O_PATH | OFlag::O_CLOEXEC | more)
+            .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS);
+        reopen(&File::from(openat2(&root, path, how)?))
+    })
 }
 
 /// Opens a regular file by a path of lockbpf's own, such as a link of `/proc` that the kernel made for a mapping.
@@ -42,6 +45,14 @@ fn open_in(root: &Path, path: &Path, more: OFlag) -> io::Result<File> {
 /// # Errors
 /// As [`open_below`].
 pub(crate) fn open_own(path: &Path) -> io::Result<File> {
+    rights::reach(|| open_named(path))
+}
+
+/// Opens a regular file that the user names, with the user's rights.
+///
+/// # Errors
+/// As [`open_below`].
+pub(crate) fn open_named(path: &Path) -> io::Result<File> {
     reopen(&OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path)?)
 }
 

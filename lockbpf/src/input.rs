@@ -1,6 +1,5 @@
 //! Files that the user names as input: regular ones. Nothing else has an end that can be relied on, and some do harm when they are opened.
 
-use crate::capture::lent;
 use anyhow::{Context, Result, bail};
 use std::fs::{File, FileType, OpenOptions};
 use std::io::{IsTerminal, Read};
@@ -25,10 +24,6 @@ pub(crate) enum Input {
 /// # Errors
 /// When it cannot be opened, or is neither a regular file nor such a pipe.
 pub(crate) fn open(path: &Path) -> Result<Input> {
-    lent::as_user(|| open_as_user(path))
-}
-
-fn open_as_user(path: &Path) -> Result<Input> {
     let name = told(path);
     let failed = || format!("failed to open {name}");
     if path == Path::new("-") {

@@ -2,7 +2,7 @@
 //! since symbolizers look for functions only, and locks are variables.
 #![forbid(unsafe_code)]
 
-use std::fs;
+use crate::proc;
 use std::ops::Range;
 
 /// Where the kernel lists its symbols.
@@ -51,7 +51,7 @@ impl Kallsyms {
     /// # Errors
     /// When they cannot be read, or have no addresses.
     pub fn kernel() -> Result<Self, KallsymsError> {
-        let bytes = fs::read(PATH).map_err(KallsymsError::Read)?;
+        let bytes = proc::read(PATH).map_err(KallsymsError::Read)?;
         if bytes.len() > MAX_BYTES {
             return Err(KallsymsError::TooLarge);
         }

@@ -1,9 +1,9 @@
 //! Processes whose main thread has ended while others go on: under their own number the kernel then shows neither memory nor files, and
 //! what is tied to their memory by the main thread is tied to nothing. A thread that goes on stands in for it.
 
+use crate::proc;
 use nix::time::clock_getcpuclockid;
 use nix::unistd::Pid;
-use std::fs;
 
 /// Whether no process has this number any more: whoever had it has exited, and its parent knows.
 #[must_use]
@@ -13,7 +13,7 @@ pub fn is_gone(pid: u32) -> bool {
 
 /// Whether a thread is there, and has not ended.
 pub(super) fn runs(pid: u32, tid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).unwrap_or_default();
+    let stat = proc::text(format!("/proc/{pid}/task/{tid}/stat")).unwrap_or_default();
     is_running(&stat)
 }
 
@@ -29,9 +29,8 @@ pub fn find(pid: u32) -> Option<u32> {
     if runs(pid, pid) {
         return Some(pid);
     }
-    let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
-    let threads = threads.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    threads.filter(|&tid| tid != pid && runs(pid, tid)).min()
+    let threads = proc::threads(pid).ok()?;
+    threads.into_iter().filter(|&tid| tid != pid && runs(pid, tid)).min()
 }
 
 /// The number under which `/proc` shows a process's memory and files.

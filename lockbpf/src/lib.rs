@@ -26,5 +26,7 @@ pub mod kallsyms;
 mod leader;
 pub mod locks;
 pub mod observe;
+mod proc;
+pub mod rights;
 pub mod sandbox;
 pub mod symbol;

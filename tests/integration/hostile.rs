@@ -391,7 +391,7 @@ pub(super) fn with_capabilities(dir: &Path) -> Option<PathBuf> {
 }
 
 /// Gives a file the capabilities that README names.
-fn with_capabilities_of(program: &Path) -> bool {
+pub(super) fn with_capabilities_of(program: &Path) -> bool {
     let all = "cap_bpf,cap_perfmon,cap_sys_ptrace,cap_dac_read_search+ep";
     let status = Command::new("setcap").arg(all).arg(program).stderr(Stdio::null()).status();
     status.is_ok_and(|status| status.success())

@@ -5,16 +5,23 @@ use crate::files::{READ, words};
 use crate::harness::may_observe;
 use crate::harness::observer::{Outcome, run_command};
 use crate::harness::privilege::skipped;
-use crate::harness::process::eventually;
-use crate::hostile::{Target, of_nobody, with_capabilities};
+use crate::harness::process::{children, eventually};
+use crate::hostile::{Target, Trap, of_nobody, with_capabilities, with_capabilities_of};
 use crate::outputs::{golden, text};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
+use std::io::Read;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 use tempfile::TempDir;
 
+/// `CAP_BPF`, for looks into maps.
+const FOR_MAPS: u64 = 1 << 39;
+/// More than README names.
 const ALL: &str = "cap_bpf,cap_perfmon,cap_sys_ptrace,cap_dac_read_search,cap_dac_override,cap_fowner,cap_chown+ep";
 
 /// lockbpf with rights that are lent, a program of nobody's, and files of root's.
@@ -136,4 +143,82 @@ fn rights_that_are_lent_are_gone_when_the_observation_is_over() {
     let has = |set: &str, what: &str| status().lines().any(|line| line.starts_with(set) && line.ends_with(what));
     let none = |set: &str| has(set, "\t0000000000000000");
     eventually("it has given them up", || has("Name:", "\tlockbpf") && none("CapEff:") && none("CapPrm:"));
+}
+
+/// One of the sets of rights of a process or thread, as bits.
+fn rights(status: &Path, set: &str) -> Option<u64> {
+    let status = fs::read_to_string(status).ok()?;
+    u64::from_str_radix(status.lines().find_map(|line| line.strip_prefix(set))?, 16).ok()
+}
+
+/// While it observes, rights that reach others' files and processes are there for the calls that need them, not between these; what they
+/// reach is in the report all the same.
+#[test]
+fn rights_that_are_lent_are_taken_up_only_for_calls() {
+    const GROUP: u32 = 60_606;
+    let Some(_turn) = may_observe() else { return };
+    let trap = Trap::build(&["-g"]);
+    // Neither the program nor where it lies may be read by others.
+    fs::set_permissions(trap.path(""), Permissions::from_mode(0o700)).expect("failed to set a mode");
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let Some(program) = with_capabilities(dir.path()) else { return };
+    std::os::unix::fs::chown(&program, None, Some(GROUP)).expect("failed to set a group");
+    assert!(with_capabilities_of(&program));
+    let roots = trap.start(&[]);
+    for of_target in [&["--pid", &roots.pid()][..], &["--system-wide"], &["--pid", &roots.pid(), "--budget", "off"]] {
+        let mut command = of_nobody(&program, GROUP);
+        command.args(of_target).args(["--duration", "2s", "--format", "json"]);
+        let mut running = Target(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts"));
+        let mut out = running.0.stdout.take().expect("a pipe");
+        let report = thread::spawn(move || {
+            let mut text = String::new();
+            out.read_to_string(&mut text).map(|_| text)
+        });
+        let own = format!("/proc/{}/task", running.pid());
+        eventually("it runs", || {
+            fs::read_to_string(format!("{own}/{}/comm", running.pid())).is_ok_and(|name| name == "lockbpf\n")
+        });
+        let (mut looks, mut taken_up, mut of_guardian) = (0, 0, None);
+        while !report.is_finished() {
+            // The main thread decodes and analyses.
+            if let Some(set) = rights(Path::new(&format!("{own}/{}/status", running.pid())), "CapEff:\t") {
+                looks += 1;
+                taken_up += usize::from(set & !FOR_MAPS != 0);
+            }
+            let guardian = children(running.0.id(), "guard").into_iter().next();
+            of_guardian =
+                guardian.and_then(|pid| rights(Path::new(&format!("/proc/{pid}/status")), "CapPrm:\t")).or(of_guardian);
+            thread::sleep(Duration::from_millis(5));
+        }
+        let report = report.join().expect("it was read").expect("text");
+        assert!(looks > 50 && 4 * taken_up < looks, "{of_target:?}: {taken_up} of {looks}");
+        // Who only ends it has none.
+        assert_eq!(of_guardian, Some(0), "{of_target:?}");
+        let report: Value = serde_json::from_str(&report).expect("a report");
+        let locks = report["locks"].as_array().expect("locks");
+        let lock = locks.iter().find(|lock| lock["name"] == "trap_lock");
+        let lock = lock.unwrap_or_else(|| panic!("{of_target:?}: its lock has no name"));
+        assert!(lock.to_string().contains("trapped"), "{of_target:?}: no function of it has one: {lock}");
+    }
+}
+
+/// What a member of the group does with others' programs, beside reports: sections are followed, and a command may change its user.
+#[test]
+fn rights_that_are_lent_reach_those_who_are_traced() {
+    const GROUP: u32 = 60_606;
+    let Some(_turn) = may_observe() else { return };
+    let trap = Trap::build(&["-g"]);
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let Some(program) = with_capabilities(dir.path()) else { return };
+    std::os::unix::fs::chown(&program, None, Some(GROUP)).expect("failed to set a group");
+    assert!(with_capabilities_of(&program));
+    let roots = trap.start(&[]);
+    let outcome = run_command(of_nobody(&program, GROUP).args(["access", "--pid", &roots.pid(), "--samples", "3"]));
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    assert!(outcome.stdout.contains("trap_lock"), "{}", outcome.stdout);
+    let changes = dir.path().join("id");
+    fs::copy("/usr/bin/id", &changes).expect("failed to copy a program");
+    fs::set_permissions(&changes, Permissions::from_mode(0o4755)).expect("failed to set a mode");
+    let outcome = run_command(of_nobody(&program, GROUP).args(["--", text(&changes), "-u"]));
+    assert!(outcome.stdout.starts_with("0\n"), "{} {}", outcome.stdout, outcome.stderr);
 }

@@ -6,6 +6,7 @@ use super::probe_table::{Function, TRACEPOINTS};
 use super::raw_program::{self, Kind, Programs, RawError};
 use super::verifier::to_the_end;
 use crate::quality::FailedProbe;
+use crate::rights;
 use aya::Ebpf;
 use aya::programs::{Program, ProgramError, RawTracePoint, TracePoint};
 use std::fs::File;
@@ -90,8 +91,8 @@ pub(super) fn futex_programs(tracefs: bool) -> Vec<&'static str> {
 /// Loads programs for tracepoints, side by side: the verifier takes a tenth of a second for some.
 pub(super) fn load(ebpf: &mut Ebpf, wanted: &[&'static str]) -> Result<(), CaptureError> {
     let one = |program: &mut Program| match program {
-        Program::RawTracePoint(program) => to_the_end(|| program.load()),
-        Program::TracePoint(program) => to_the_end(|| program.load()),
+        Program::RawTracePoint(program) => to_the_end(|| rights::reach(|| program.load())),
+        Program::TracePoint(program) => to_the_end(|| rights::reach(|| program.load())),
         _ => Err(ProgramError::UnexpectedProgramType),
     };
     let programs = ebpf.programs_mut().filter(|(name, _)| wanted.contains(name));
@@ -155,9 +156,11 @@ impl Tracepoints {
         let mut failed = Vec::new();
         for tracepoint in TRACEPOINTS {
             let program: &mut TracePoint = program(ebpf, tracepoint.program)?;
-            // A kernel without the system call has no tracepoint for it either.
-            match program.attach("syscalls", tracepoint.name).and_then(|id| program.take_link(id)) {
+            // Its number is in tracefs.
+            let attached = rights::reach(|| program.attach("syscalls", tracepoint.name));
+            match attached.and_then(|id| program.take_link(id)) {
                 Ok(link) => self.links.push(Box::new(link)),
+                // A kernel without the system call has no tracepoint for it either.
                 Err(_) if tracepoint.optional && !super::has_tracepoint("syscalls", tracepoint.name) => {}
                 Err(error) => failed.push(FailedProbe {
                     probe: format!("syscalls:{}", tracepoint.name),
@@ -185,7 +188,7 @@ impl Tracepoints {
     ) -> Result<(), CaptureError> {
         let program: &mut RawTracePoint = program(ebpf, name)?;
         let error = |source| CaptureError::Program { name: name.to_owned(), source };
-        let id = program.attach(tracepoint).map_err(error)?;
+        let id = rights::reach(|| program.attach(tracepoint)).map_err(error)?;
         self.links.push(Box::new(program.take_link(id).map_err(error)?));
         Ok(())
     }

@@ -9,12 +9,10 @@ use aya_obj::generated::{bpf_cmd, perf_event_attr, perf_type_id};
 use lockbpf_common::counts::{self, MAX_EVENTS};
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// `PERF_FLAG_FD_CLOEXEC`.
-const CLOEXEC: u64 = 8;
 /// `PERF_FORMAT_TOTAL_TIME_ENABLED`: what is read of an event is its count, and the time in which it was enabled, ns.
 const TIME_ENABLED: u64 = 1;
 /// Maps that the programs read them from, by CPU.
@@ -239,13 +237,7 @@ fn open(event: &Event, cpu: u32, Pinned(pinned): Pinned) -> io::Result<OwnedFd> 
     attr.set_pinned(u64::from(pinned));
     attr.set_exclude_user(u64::from(!event.user));
     attr.set_exclude_kernel(u64::from(!event.kernel));
-    // SAFETY: attr is a live structure of the size it states.
-    let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, &raw const attr, -1, cpu as libc::c_int, -1, CLOEXEC) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel has just returned this descriptor, and nothing else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+    raw_program::perf_event(&attr, -1, cpu as libc::c_int)
 }
 
 /// Whether an event goes on: the time in which it was enabled does, unless its CPU has been away since it was opened. That time may stand

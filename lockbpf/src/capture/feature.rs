@@ -4,6 +4,7 @@ use super::btf::{self, Btf};
 use super::kernel;
 use super::prologue::Arch;
 use crate::kallsyms::{Kallsyms, KallsymsError};
+use crate::rights;
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 use nix::sys::statfs::{TRACEFS_MAGIC, statfs};
@@ -297,7 +298,7 @@ pub fn ensure_tracefs() -> Result<Tracefs, TracefsError> {
     }
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     let (usual, none) = (places[0], None::<&str>);
-    match mount(Some("tracefs"), usual, Some("tracefs"), flags, none) {
+    match rights::reach(|| mount(Some("tracefs"), usual, Some("tracefs"), flags, none)) {
         Ok(()) => Ok(Tracefs { dir: usual.to_owned(), mounted_now: true }),
         Err(Errno::EPERM | Errno::EACCES) => {
             Err(TracefsError("it is not mounted, and mounting it needs CAP_SYS_ADMIN".to_owned()))
@@ -309,6 +310,10 @@ pub fn ensure_tracefs() -> Result<Tracefs, TracefsError> {
 
 /// Where tracefs is mounted, and whether it can be read there.
 fn tracefs(places: &[&Path]) -> (Option<PathBuf>, Support) {
+    rights::reach(|| look_for_tracefs(places))
+}
+
+fn look_for_tracefs(places: &[&Path]) -> (Option<PathBuf>, Support) {
     let mut answer = Support::NotSupported("not mounted".to_owned());
     for place in places {
         match statfs(*place) {

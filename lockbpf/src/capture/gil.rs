@@ -1,6 +1,7 @@
 //! Where CPython's global interpreter lock is in a process's memory. Its place in the interpreter's state differs from release to
 //! release, but what surrounds it does not, so it is looked for by that (`struct _gil_runtime_state`, CPython 3.7 to 3.14).
 
+use crate::rights;
 use lockbpf_common::gil;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
@@ -44,7 +45,7 @@ pub fn locate(pid: u32, state: &Range<u64>) -> Option<u64> {
     let mut memory = vec![0; usize::try_from(len).ok()?];
     let remote = RemoteIoVec { base: usize::try_from(state.start).ok()?, len: memory.len() };
     let pid = Pid::from_raw(i32::try_from(crate::leader::face(pid)).ok()?);
-    let got = process_vm_readv(pid, &mut [IoSliceMut::new(&mut memory)], &[remote]).ok()?;
+    let got = rights::reach(|| process_vm_readv(pid, &mut [IoSliceMut::new(&mut memory)], &[remote])).ok()?;
     let at = find(memory.get(..got)?)?;
     state.start.checked_add((at + GUARD) as u64)
 }

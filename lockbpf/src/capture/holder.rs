@@ -5,10 +5,10 @@ use super::open_stacks;
 use super::owner::Owners;
 use super::session::{Hold, Session};
 use crate::id::{Lock, Process, Tid};
+use crate::proc;
 use crate::units::Time;
 use crate::unwind::Unwind;
 use lockbpf_common::off_cpu::Reason;
-use std::fs;
 
 /// How a lock names its holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +101,7 @@ impl Holder {
 
 /// What a thread does. `watched`: its absences from the CPU are seen.
 fn doing(pid: u32, tid: Tid, watched: bool, off: Option<Reason>) -> Doing {
-    let of = |file: &str| fs::read_to_string(format!("/proc/{pid}/task/{}/{file}", tid.0)).ok();
+    let of = |file: &str| proc::text(format!("/proc/{pid}/task/{}/{file}", tid.0)).ok();
     let call = || of("syscall").as_deref().and_then(open_stacks::Call::parse).map(|call| call.number);
     match of("stat").as_deref().and_then(state) {
         Some('R') if off == Some(Reason::Runnable) => Doing::Preempted,

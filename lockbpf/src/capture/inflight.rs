@@ -7,13 +7,13 @@ use super::owner::Owners;
 use crate::event::Via;
 use crate::id::{Lock, Process, Tid};
 use crate::observation::OpenWait;
+use crate::proc;
 use crate::units::Time;
 use aya::Ebpf;
 use aya::maps::HashMap as BpfHashMap;
 use lockbpf_common::config::MAX_THREADS;
 use lockbpf_common::waiting::Asleep;
 use std::collections::HashMap;
-use std::fs;
 
 /// Number of the futex system call.
 #[cfg(target_arch = "x86_64")]
@@ -41,7 +41,7 @@ pub(super) struct Blocked {
 /// The futex wait in which a thread sleeps at this moment, if it does. Two equal ones are the same wait: it slept all the time in
 /// between.
 pub(super) fn sleep(pid: u32, tid: Tid) -> Option<Blocked> {
-    let of = |file| fs::read_to_string(format!("/proc/{pid}/task/{}/{file}", tid.0)).ok();
+    let of = |file| proc::text(format!("/proc/{pid}/task/{}/{file}", tid.0)).ok();
     let wait = parse(&of("syscall")?)?;
     // After the call: if it left that in between, it has not left the CPU again yet.
     Some(Blocked { switches: switches(&of("status")?)?, ..wait })
@@ -50,7 +50,7 @@ pub(super) fn sleep(pid: u32, tid: Tid) -> Option<Blocked> {
 /// Whether a thread is blocked in some other system call than a wait on a word of `[from, from + size)`. One that runs, or is about
 /// to, may be on its way out of it.
 pub(super) fn is_elsewhere(pid: u32, tid: Tid, from: u64, size: u64) -> bool {
-    let line = fs::read_to_string(format!("/proc/{pid}/task/{}/syscall", tid.0)).unwrap_or_default();
+    let line = proc::text(format!("/proc/{pid}/task/{}/syscall", tid.0)).unwrap_or_default();
     let mut fields = line.split_ascii_whitespace();
     let Some(Ok(call)) = fields.next().map(str::parse::<u64>) else { return false };
     let word = fields.next().and_then(|word| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok());
@@ -76,9 +76,7 @@ impl Snapshot {
     pub fn take(pids: &[u32]) -> Self {
         let mut blocked = HashMap::new();
         for &pid in pids {
-            let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { continue };
-            for task in tasks.flatten() {
-                let Some(tid) = task.file_name().to_str().and_then(|t| t.parse().ok()) else { continue };
+            for tid in proc::threads(pid).unwrap_or_default() {
                 if let Some(wait) = sleep(pid, Tid(tid)) {
                     blocked.insert((pid, Tid(tid)), wait);
                 }

@@ -2,6 +2,7 @@
 //! ptrace, and is let go, untraced, once the probes are there. If lockbpf dies in between, the kernel kills it.
 
 use super::user::User;
+use crate::rights;
 use nix::sys::ptrace;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
@@ -99,7 +100,8 @@ impl Launched {
         }
         // SAFETY: ptrace(PTRACE_TRACEME) is async-signal-safe, which is all that may run between fork and exec.
         unsafe { child.pre_exec(|| ptrace::traceme().map_err(io::Error::from)) };
-        let child = child.spawn().map_err(|source| LaunchError::Spawn {
+        // A command that changes its user may do so while it is traced only by who has the right to trace others.
+        let child = rights::reach(|| child.spawn()).map_err(|source| LaunchError::Spawn {
             command: name.clone(),
             user: how.user.as_ref().map(|user| user.name().to_owned()),
             source,

@@ -1,6 +1,7 @@
 //! Whether observed processes still run: by pid and start time, so that a reused pid does not count.
 
 use crate::leader;
+use crate::rights;
 use crate::units::Time;
 use procfs::process::{ProcState, Process};
 
@@ -61,7 +62,8 @@ fn start_ticks(pid: u32) -> Option<u64> {
     if leader::is_gone(pid) {
         return None;
     }
-    let stat = Process::new(i32::try_from(pid).ok()?).ok()?.stat().ok()?;
+    let pid = i32::try_from(pid).ok()?;
+    let stat = rights::reach(|| Process::new(pid)?.stat()).ok()?;
     let dead = matches!(stat.state(), Ok(ProcState::Zombie | ProcState::Dead)) && stat.num_threads <= 1;
     (!dead).then_some(stat.starttime)
 }

@@ -1,8 +1,8 @@
 //! Whether processes have mapped other code since it was last looked: a library that was loaded, a program that became
 //! another. Asked each second, so that all that follows from it need not be done each second.
 
+use crate::proc;
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
 use std::hash::{DefaultHasher, Hasher};
 use std::io::{BufRead, BufReader};
 
@@ -27,7 +27,7 @@ impl Mapped {
 /// A hash of what a process has mapped as code. Heaps and stacks, which come and go all the time, are not in it.
 fn code(pid: u32) -> Option<u64> {
     let mut maps =
-        BufReader::with_capacity(1 << 16, File::open(format!("/proc/{}/maps", crate::leader::face(pid))).ok()?);
+        BufReader::with_capacity(1 << 16, proc::open(format!("/proc/{}/maps", crate::leader::face(pid))).ok()?);
     let mut hasher = DefaultHasher::new();
     let mut line = Vec::new();
     while maps.read_until(b'\n', &mut line).ok()? > 0 {

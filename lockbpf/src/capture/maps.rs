@@ -1,5 +1,6 @@
 //! All mappings of a process.
 
+use crate::proc;
 use std::io;
 use std::ops::Range;
 
@@ -23,7 +24,7 @@ pub struct Mapping {
 /// # Errors
 /// When it is gone or may not be read.
 pub fn read(pid: u32) -> io::Result<Vec<Mapping>> {
-    let text = std::fs::read(format!("/proc/{}/maps", crate::leader::face(pid)))?;
+    let text = proc::read(format!("/proc/{}/maps", crate::leader::face(pid)))?;
     Ok(String::from_utf8_lossy(&text).lines().filter_map(parse).collect())
 }
 

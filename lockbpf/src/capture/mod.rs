@@ -33,7 +33,6 @@ mod judge;
 pub mod kernel;
 pub mod launch;
 pub mod lease;
-pub mod lent;
 pub mod library;
 pub mod liveness;
 pub mod mangled;
@@ -79,6 +78,7 @@ mod verifier;
 pub mod waits;
 mod witness;
 
+use crate::rights;
 use aya::EbpfError;
 use aya::maps::MapError;
 use aya::programs::ProgramError;
@@ -184,7 +184,6 @@ fn set_nice(nice: i32) {
 
 /// Whether the kernel has a tracepoint, as far as tracefs tells.
 fn has_tracepoint(category: &str, name: &str) -> bool {
-    ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"]
-        .iter()
-        .any(|root| Path::new(root).join("events").join(category).join(name).is_dir())
+    let mut places = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].iter();
+    rights::reach(|| places.any(|root| Path::new(root).join("events").join(category).join(name).is_dir()))
 }

@@ -2,6 +2,7 @@
 
 use super::CaptureError;
 use super::btf::TaskOffsets;
+use crate::rights;
 use aya::{Ebpf, EbpfLoader};
 use lockbpf_common::config::{Config, mode};
 use lockbpf_common::counts::Events;
@@ -61,7 +62,7 @@ pub(super) fn load(config: &Config, task: Option<TaskOffsets>, extras: Extras) -
     if !library {
         loader.map_max_entries("CALL_SUMS", 1);
     }
-    loader
+    let loader = loader
         // Task storage: aya 0.14 creates it, but has no type for it.
         .allow_unsupported_maps()
         .override_global("CONFIG", config, true)
@@ -69,7 +70,7 @@ pub(super) fn load(config: &Config, task: Option<TaskOffsets>, extras: Extras) -
         .override_global("TASK_PARENT", &task_parent, true)
         .override_global("TASK_MM", &task_mm, true)
         .override_global("EVENTS", &events, true)
-        .override_global("AYA_LOG_LEVEL", &log_level, true)
-        .load(BYTES)
-        .map_err(CaptureError::Load)
+        .override_global("AYA_LOG_LEVEL", &log_level, true);
+    // What aya finds out of the kernel here holds for all that it does.
+    rights::reach(|| loader.load(BYTES)).map_err(CaptureError::Load)
 }

@@ -1,8 +1,8 @@
 //! Processes that observed ones have started and that are not observed: of a server whose parent only waits for its workers, nothing is seen.
 
+use crate::proc;
 use crate::untrusted::shown_bytes;
 use std::collections::BTreeSet;
-use std::fs;
 
 /// Names told.
 const NAMED: usize = 3;
@@ -35,13 +35,13 @@ pub fn note(observed: &BTreeSet<u32>) -> Option<String> {
 
 /// The processes that one has started, as far as they are there.
 fn children(pid: u32) -> Vec<u32> {
-    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let started = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    let threads = proc::threads(pid).unwrap_or_default().into_iter();
+    let started = threads.filter_map(|tid| proc::text(format!("/proc/{pid}/task/{tid}/children")).ok());
     started.flat_map(|pids| pids.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>()).collect()
 }
 
 fn name(pid: u32) -> Option<String> {
-    let comm = fs::read(format!("/proc/{pid}/comm")).ok()?;
+    let comm = proc::read(format!("/proc/{pid}/comm")).ok()?;
     Some(shown_bytes(comm.trim_ascii_end()))
 }
 

@@ -5,6 +5,7 @@
 use super::inflight;
 use super::owner::read;
 use crate::id::{Lock, Process, StackId, Tid};
+use crate::proc;
 use crate::unwind::{Registers, StackCopy, Unwind};
 use lockbpf_common::config::{MAX_STACKS, STACK_DEPTH, WALKED_STACKS};
 use lockbpf_common::stack_copy::{BLOCK, BLOCKS};
@@ -181,7 +182,7 @@ pub(super) struct Call {
 impl Call {
     /// That of a thread.
     fn of(tid: u32) -> Option<Self> {
-        Self::parse(&std::fs::read_to_string(format!("/proc/{tid}/syscall")).ok()?)
+        Self::parse(&proc::text(format!("/proc/{tid}/syscall")).ok()?)
     }
 
     /// A line of `/proc/PID/task/TID/syscall`: number, six arguments, stack pointer and program counter; `None` for a thread that runs, or

@@ -1,11 +1,12 @@
 //! Who holds a lock: glibc's mutex names its owner in its own memory, in the numbers of its pid namespace.
 
 use crate::id::Tid;
+use crate::proc;
+use crate::rights;
 use lockbpf_common::layout::{FUTEX_OWNER_DIED, FUTEX_WAITERS, MutexHead, mutex_head, mutex_kind, rwlock};
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 use std::collections::HashMap;
-use std::fs;
 use std::io::IoSliceMut;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -29,8 +30,10 @@ pub(in crate::capture) fn read<const N: usize>(pid: u32, addr: u64) -> Option<[u
 pub(in crate::capture) fn read_into(pid: u32, addr: u64, bytes: &mut [u8]) -> Option<()> {
     let wanted = bytes.len();
     let remote = RemoteIoVec { base: usize::try_from(addr).ok()?, len: wanted };
-    let mut read =
-        |tid: u32| process_vm_readv(Pid::from_raw(tid.cast_signed()), &mut [IoSliceMut::new(bytes)], &[remote]).ok();
+    let mut read = |tid: u32| {
+        let pid = Pid::from_raw(tid.cast_signed());
+        rights::reach(|| process_vm_readv(pid, &mut [IoSliceMut::new(bytes)], &[remote])).ok()
+    };
     // A main thread that has ended has no memory, others have.
     let got = read(pid).or_else(|| read(crate::leader::stand_in(pid)?))?;
     (got == wanted).then_some(())
@@ -141,7 +144,7 @@ impl Owners {
     pub(super) fn thread(&mut self, pid: u32, number: u32) -> Option<Tid> {
         match self.inner.entry(pid).or_insert_with(|| inner_numbers(pid)) {
             Some(threads) => threads.get(&number).copied(),
-            None => Path::new(&format!("/proc/{pid}/task/{number}")).is_dir().then_some(Tid(number)),
+            None => proc::is_there(format!("/proc/{pid}/task/{number}")).then_some(Tid(number)),
         }
     }
 
@@ -149,7 +152,7 @@ impl Owners {
     pub(super) fn process(&mut self, pid: u32, number: u32) -> Option<Tid> {
         let of = namespace(pid)?;
         if Some(&of) == namespace(std::process::id()).as_ref() {
-            return Path::new(&format!("/proc/{number}")).is_dir().then_some(Tid(number));
+            return proc::is_there(format!("/proc/{number}")).then_some(Tid(number));
         }
         let known = self.peers.get(&of).filter(|(read, peers)| peers.contains_key(&number) || read.elapsed() < REREAD);
         if known.is_none() {
@@ -162,28 +165,25 @@ impl Owners {
 
 /// What stands for the pid namespace of a process.
 fn namespace(pid: u32) -> Option<PathBuf> {
-    fs::read_link(format!("/proc/{pid}/ns/pid")).ok()
+    proc::link(format!("/proc/{pid}/ns/pid")).ok()
 }
 
 /// The processes of a pid namespace by their numbers in there.
 fn peers(of: &Path) -> HashMap<u32, Tid> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let inside = pids.filter(|&pid| namespace(pid).is_some_and(|own| own == of));
-    let number = |pid: u32| numbers(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?);
+    let inside =
+        proc::processes().unwrap_or_default().into_iter().filter(|&pid| namespace(pid).is_some_and(|own| own == of));
+    let number = |pid: u32| numbers(&proc::text(format!("/proc/{pid}/status")).ok()?);
     inside.filter_map(|pid| Some((number(pid)?.1, Tid(pid)))).collect()
 }
 
 /// The threads of a process by their numbers in its pid namespace; `None` if that is the one of `/proc`.
 fn inner_numbers(pid: u32) -> Option<HashMap<u32, Tid>> {
-    let of = |tid: u32| numbers(&fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?);
+    let of = |tid: u32| numbers(&proc::text(format!("/proc/{pid}/task/{tid}/status")).ok()?);
     let (outer, inner) = of(pid)?;
     if outer == inner {
         return None;
     }
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
-    let tids = tasks.flatten().filter_map(|task| task.file_name().to_str()?.parse::<u32>().ok());
-    Some(tids.filter_map(|tid| Some((of(tid)?.1, Tid(tid)))).collect())
+    Some(proc::threads(pid).ok()?.into_iter().filter_map(|tid| Some((of(tid)?.1, Tid(tid)))).collect())
 }
 
 /// A thread's outermost and innermost number, from the line `NSpid:` of its status.

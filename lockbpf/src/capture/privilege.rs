@@ -1,7 +1,8 @@
-//! The capabilities that observing needs. Checked one by one in the effective set, never by user id: root in a container
+//! The capabilities that observing needs. Checked one by one, never by user id: root in a container
 //! may lack them, and an ordinary user may have been granted them.
 
-use caps::{CapSet, Capability, CapsHashSet};
+use crate::rights;
+use caps::{Capability, CapsHashSet};
 use serde::Serialize;
 
 /// When a capability is needed.
@@ -23,7 +24,7 @@ pub struct Privilege {
     pub purpose: &'static str,
     /// When it is needed.
     pub need: Need,
-    /// Whether it, or one that includes it, is effective now.
+    /// Whether it, or one that includes it, is there to be taken up.
     pub held: bool,
 }
 
@@ -57,7 +58,7 @@ const NEEDED: [(Capability, &str, Need); 5] = [
 /// # Errors
 /// If the kernel does not tell.
 pub fn survey() -> Result<Vec<Privilege>, PrivilegeError> {
-    Ok(judge(&caps::read(None, CapSet::Effective)?))
+    Ok(judge(&rights::available()?))
 }
 
 /// Whether this process may observe at all.
@@ -85,10 +86,10 @@ pub fn remedy() -> String {
     )
 }
 
-fn judge(effective: &CapsHashSet) -> Vec<Privilege> {
+fn judge(available: &CapsHashSet) -> Vec<Privilege> {
     let held = |capability| {
         let included = matches!(capability, Capability::CAP_BPF | Capability::CAP_PERFMON);
-        effective.contains(&capability) || included && effective.contains(&Capability::CAP_SYS_ADMIN)
+        available.contains(&capability) || included && available.contains(&Capability::CAP_SYS_ADMIN)
     };
     let privilege = |(capability, purpose, need): (Capability, _, _)| Privilege {
         capability: capability.to_string(),

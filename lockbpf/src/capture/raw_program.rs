@@ -2,6 +2,7 @@
 //! (BTF tracepoints): prepared from the same object, loaded with the system call itself, on the maps that aya has made.
 
 use super::verifier::to_the_end;
+use crate::rights;
 use aya::maps::{Map, MapData};
 use aya_obj::Object;
 use aya_obj::generated::{bpf_attach_type, bpf_cmd, bpf_prog_type, perf_event_attr};
@@ -274,9 +275,16 @@ pub(super) fn iterate(program: &OwnedFd) -> io::Result<()> {
 
 /// The `bpf` system call for commands that return a file descriptor.
 pub(super) fn bpf<T>(command: bpf_cmd, attr: &T) -> io::Result<OwnedFd> {
-    // SAFETY: attr is a live, zero-padded prefix of `union bpf_attr` for this command, its size is given, and every
-    // pointer in it outlives the call.
-    let fd = unsafe { libc::syscall(libc::SYS_bpf, command as libc::c_int, std::ptr::from_ref(attr), size_of::<T>()) };
+    let size = size_of::<T>();
+    rights::reach(|| {
+        // SAFETY: attr is a live, zero-padded prefix of `union bpf_attr` for this command, its size is given, and every
+        // pointer in it outlives the call.
+        opened(unsafe { libc::syscall(libc::SYS_bpf, command as libc::c_int, std::ptr::from_ref(attr), size) })
+    })
+}
+
+/// What a system call that opens something has returned just now.
+fn opened(fd: libc::c_long) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
@@ -311,13 +319,10 @@ pub(super) fn attach_perf_event(program: &OwnedFd, event: &OwnedFd, cookie: u64)
 pub(super) fn perf_event(attr: &perf_event_attr, tid: libc::pid_t, cpu: libc::c_int) -> io::Result<OwnedFd> {
     /// `PERF_FLAG_FD_CLOEXEC`.
     const CLOEXEC: u64 = 8;
-    // SAFETY: attr is a live structure of the size that it states.
-    let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, std::ptr::from_ref(attr), tid, cpu, -1, CLOEXEC) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel has just returned this descriptor, and nothing else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+    rights::reach(|| {
+        // SAFETY: attr is a live structure of the size that it states.
+        opened(unsafe { libc::syscall(libc::SYS_perf_event_open, std::ptr::from_ref(attr), tid, cpu, -1, CLOEXEC) })
+    })
 }
 
 /// A map of any of the kinds that the object has.

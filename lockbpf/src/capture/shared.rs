@@ -2,9 +2,9 @@
 
 use crate::id::{Lock, Process};
 use crate::leader;
+use crate::proc;
 use lockbpf_common::custom;
 use std::collections::HashMap;
-use std::fs;
 use std::time::{Duration, Instant};
 
 /// A process's mappings are read again for a lock that is in none of those known, but not sooner than this.
@@ -116,7 +116,7 @@ impl Known {
     /// Reads its mappings; those of a process that has exited stay as they were.
     fn look(&mut self) {
         self.read = Some(Instant::now());
-        if let Ok(maps) = fs::read(format!("/proc/{}/maps", leader::face(self.pid)))
+        if let Ok(maps) = proc::read(format!("/proc/{}/maps", leader::face(self.pid)))
             && !maps.is_empty()
         {
             self.areas = areas(&maps);

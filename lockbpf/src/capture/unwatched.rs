@@ -2,7 +2,9 @@
 //! not used. Whoever waits for one sleeps in a system call of its own, or in a function of the kernel's, in which a look at the threads now and then
 //! finds it. That tells how many wait; of a file's lock also which file that is, and the kernel's list (`/proc/locks`) whose it is.
 
+use crate::proc;
 use crate::quality::{FileHolder, KERNEL_LOCK, Unwatched};
+use crate::rights;
 use crate::untrusted::{shown, shown_bytes};
 use procfs::FromRead;
 use procfs::process::Syscall;
@@ -78,7 +80,7 @@ impl Waits {
             if self.holders.len() >= MAX_HOLDERS && !self.holders.contains_key(&pid) {
                 continue;
             }
-            let comm = || shown_bytes(fs::read(format!("/proc/{pid}/comm")).unwrap_or_default().trim_ascii_end());
+            let comm = || shown_bytes(proc::read(format!("/proc/{pid}/comm")).unwrap_or_default().trim_ascii_end());
             self.holders.entry(pid).or_insert_with(|| (comm(), 0)).1 += 1;
         }
     }
@@ -124,7 +126,8 @@ impl Looks {
 
     /// Looks at the threads of a process; `None` if it is not there, else how many it looked at.
     fn look_at<'a>(&mut self, pid: u32, holders: impl Fn() -> &'a Holders) -> Option<usize> {
-        let all: Vec<_> = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten().map(|task| task.path()).collect();
+        let all: Vec<_> =
+            proc::threads(pid).ok()?.into_iter().map(|tid| PathBuf::from(format!("/proc/{pid}/task/{tid}"))).collect();
         if self.found.len() >= MAX_PROCESSES && !self.found.contains_key(&pid) {
             return None;
         }
@@ -179,7 +182,7 @@ impl Looks {
 
 /// The path of a process's open file. The file itself is not touched: that may take for ever where it is on another machine.
 fn file_at(pid: u32, fd: u64) -> Option<String> {
-    let path = fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok()?;
+    let path = proc::link(format!("/proc/{pid}/fd/{fd}")).ok()?;
     Some(shown(&path.to_string_lossy()).into_owned())
 }
 
@@ -209,7 +212,7 @@ fn holders(locks: &str) -> Holders {
 
 /// Where a thread waits for such a lock, if it does, and by which open file.
 fn waits(task: &Path, kernel: bool) -> Option<(&'static str, Option<u64>)> {
-    let at = Syscall::from_file(task.join("syscall")).ok()?;
+    let at = rights::reach(|| Syscall::from_file(task.join("syscall"))).ok()?;
     let of_kernel = || kernel && may_wait_in_kernel(&at) && is_uninterruptible(task) && waits_in_kernel(task);
     waits_in(&at).or_else(|| of_kernel().then_some((KERNEL_LOCK, None)))
 }
@@ -220,14 +223,14 @@ fn may_wait_in_kernel(at: &Syscall) -> bool {
 }
 
 fn is_uninterruptible(task: &Path) -> bool {
-    let stat = fs::read_to_string(task.join("stat")).unwrap_or_default();
+    let stat = proc::text(task.join("stat")).unwrap_or_default();
     // Behind the name, which may be anything.
     stat.rsplit_once(") ").is_some_and(|(_, fields)| fields.starts_with('D'))
 }
 
 /// Whether a thread's innermost function in the kernel is one that locks. The kernel shows the stack to root only.
 fn waits_in_kernel(task: &Path) -> bool {
-    is_for_lock(&fs::read_to_string(task.join("stack")).unwrap_or_default())
+    is_for_lock(&proc::text(task.join("stack")).unwrap_or_default())
 }
 
 /// Lines like `[<0>] lock_mm_and_find_vma+0x32/0x100`, innermost first.

@@ -10,7 +10,7 @@ use crate::access::section::{End, Section};
 use crate::access::summary::{Pass, SCHEMA, Summary, rows};
 use crate::access::table;
 use crate::capture::access::{PassEnd, Profile, Wanted, check, profile};
-use crate::capture::{lent, session};
+use crate::capture::session;
 use crate::governor::Budget;
 use crate::id::{Lock, Process, Site};
 use crate::names::{Names, place};
@@ -18,7 +18,9 @@ use crate::observation::Observation;
 use crate::observe::Collector;
 use crate::observe::Target;
 use crate::observe::record;
+use crate::proc;
 use crate::report::{Labels, labels};
+use crate::rights;
 use crate::symbol::Symbols;
 use crate::trace::Header;
 use crate::units::{Nanos, Time};
@@ -141,7 +143,7 @@ pub(super) fn run(args: &AccessArgs) -> Result<ExitCode> {
     // What could not be written is said before anybody is held up.
     let out = args.to.as_deref().map(Whole::create).transpose()?;
     let Followed { records, summary, start, incomplete } = follow(pid, args)?;
-    lent::give_up()?;
+    rights::give_up()?;
     if let Some((path, out)) = args.to.as_deref().zip(out) {
         let mut lines = Vec::new();
         write_lines(&mut lines, &records)?;
@@ -234,7 +236,7 @@ fn time(pid: u32, args: &AccessArgs) -> Result<(Observation, Symbols)> {
     let (observation, symbols) = collector.finish(captured, false);
     // It ends early by Ctrl-C, or with the process, of which the next step tells.
     let short = Duration::from_nanos(observation.duration().0) < args.timing.mul_f64(0.9);
-    if short && Path::new(&format!("/proc/{pid}")).exists() {
+    if short && proc::is_there(format!("/proc/{pid}")) {
         bail!("ended by the user during the timing pass");
     }
     Ok((observation, symbols))

@@ -3,8 +3,8 @@
 use super::args::Format;
 use super::destination::Whole;
 use super::{output, probing};
+use crate::capture::feature;
 use crate::capture::pthread::Mutex;
-use crate::capture::{feature, lent};
 use crate::locks::{Mcs, Qd, Spin, Ticket};
 use crate::model::calibration::{Calibration, Figure, SCHEMA};
 use crate::model::with::percent;
@@ -165,7 +165,7 @@ fn keep(calibration: &Calibration) -> Result<()> {
     };
     let failed = || format!("failed to keep the calibration as {}", path.display());
     if let Some(dir) = path.parent() {
-        lent::as_user(|| fs::create_dir_all(dir)).with_context(failed)?;
+        fs::create_dir_all(dir).with_context(failed)?;
     }
     let mut file = Whole::create(&path)?;
     file.write_all(output::json(calibration, "calibration")?.as_bytes()).with_context(failed)?;

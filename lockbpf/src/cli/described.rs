@@ -2,7 +2,6 @@
 
 use super::output::{self, right, table};
 use crate::capture::described::Wanted;
-use crate::capture::lent;
 use crate::capture::prologue::Cost;
 use crate::capture::reader::{self, Described};
 use crate::capture::target::{self, Library};
@@ -140,12 +139,12 @@ fn said(catalogue: &'static Catalogue) -> String {
 /// What is found in one file; returns whether that is all.
 fn in_file(catalogue: &'static Catalogue, file: &Path, text: &mut String) -> Result<bool> {
     let name = shown(&file.display().to_string()).into_owned();
-    let path = lent::as_user(|| std::fs::canonicalize(file)).with_context(|| format!("failed to find {name}"))?;
+    let path = std::fs::canonicalize(file).with_context(|| format!("failed to find {name}"))?;
     if !catalogue.describes(&path) {
         let _ = writeln!(text, "\n{name} is none of the files that it is for.");
         return Ok(false);
     }
-    let open = lent::as_user(|| door::open_own(&path)).with_context(|| format!("failed to read {name}"))?;
+    let open = door::open_named(&path).with_context(|| format!("failed to read {name}"))?;
     in_open(catalogue, &name, &path, &open, text)
 }
 

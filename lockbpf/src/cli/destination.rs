@@ -3,7 +3,6 @@
 
 use super::formats::ExportFormat;
 use super::place;
-use crate::capture::lent;
 use crate::render;
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
@@ -59,7 +58,7 @@ fn is_special(path: &Path) -> bool {
 /// # Errors
 /// When it cannot be created.
 pub(super) fn temporary() -> Result<NamedTempFile> {
-    lent::as_user(NamedTempFile::new).context("failed to create a temporary file")
+    NamedTempFile::new().context("failed to create a temporary file")
 }
 
 /// A file that appears under its name, in place of what was there, once it is complete.
@@ -80,10 +79,6 @@ impl Whole {
     /// # Errors
     /// When nothing can be created there.
     pub(super) fn create(path: &Path) -> Result<Self> {
-        lent::as_user(|| Self::create_as_user(path))
-    }
-
-    fn create_as_user(path: &Path) -> Result<Self> {
         let failed = || format!("failed to create {}", path.display());
         let out = if path == Path::new("-") {
             Out::Direct(BufWriter::new(Box::new(io::stdout())))
@@ -117,7 +112,7 @@ impl Whole {
         match self.out {
             Out::Temporary(out) => {
                 let file = out.into_inner().map_err(io::IntoInnerError::into_error).with_context(failed)?;
-                lent::as_user(|| file.persist(&self.path)).map_err(|e| e.error).with_context(failed)?;
+                file.persist(&self.path).map_err(|e| e.error).with_context(failed)?;
                 Ok(())
             }
             Out::Direct(mut out) => out.flush().with_context(failed),
@@ -157,10 +152,6 @@ impl Growing {
     /// # Errors
     /// When it cannot be created or opened.
     pub(super) fn open(path: &Path) -> Result<Self> {
-        lent::as_user(|| Self::open_as_user(path))
-    }
-
-    fn open_as_user(path: &Path) -> Result<Self> {
         if path == Path::new("-") {
             return Ok(Self { file: None, path: path.to_owned(), new: false, begun: true });
         }
@@ -201,7 +192,7 @@ impl Drop for Growing {
     fn drop(&mut self) {
         if self.new && !self.begun {
             // An observation that could not begin leaves nothing behind; if this fails, an empty file.
-            let _ = lent::as_user(|| fs::remove_file(&self.path));
+            let _ = fs::remove_file(&self.path);
         }
     }
 }

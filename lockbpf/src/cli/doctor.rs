@@ -5,12 +5,12 @@ use super::output::{right, table};
 use super::probing::ProbingReport;
 use crate::capture::elf::Libc;
 use crate::capture::feature::{self, Feature, Setting, Support};
-use crate::capture::lent;
 use crate::capture::privilege::{self, Need, Privilege};
 use crate::capture::prologue::{Cost, Reason};
 use crate::capture::seccomp;
 use crate::capture::target::{self, Library, Skipped, TargetError, Targets};
 use crate::report::text::listed;
+use crate::rights;
 use crate::units::Nanos;
 use comfy_table::Table;
 use serde::Serialize;
@@ -107,7 +107,7 @@ pub fn run(pids: &[u32]) -> anyhow::Result<Doctor> {
     let mut obstacles = Vec::new();
     let own = [std::process::id()];
     let targets = match pids {
-        [] if lent::covers_others() => target::system_wide(0)?,
+        [] if rights::covers_others() => target::system_wide(0)?,
         [] => permitted(&own, &mut obstacles)?,
         pids => permitted(pids, &mut obstacles)?,
     };
@@ -140,10 +140,10 @@ pub fn run(pids: &[u32]) -> anyhow::Result<Doctor> {
 }
 
 fn whose() -> String {
-    if lent::covers_others() {
+    if rights::covers_others() {
         return "You may observe everybody's processes, as far as these capabilities reach".to_owned();
     }
-    let who = match lent::group() {
+    let who = match rights::group() {
         Some(group) => format!("members of group {group}, which lockbpf's file belongs to,"),
         None => "root".to_owned(),
     };

@@ -6,11 +6,11 @@ use super::destination::{self, Growing, Whole};
 use super::formats::{self, ExportFormat};
 use super::source::{Format, Input};
 use super::{live, serve, tables};
-use crate::capture::lent;
 use crate::observe::Recorder;
 use crate::quality::Quality;
 use crate::render;
 use crate::report::Selection;
+use crate::rights;
 use crate::trace::{Compression, Written};
 use anyhow::{Context, Result, bail};
 use std::io;
@@ -167,7 +167,7 @@ fn capture(args: ExportArgs, format: ExportFormat, compression: Compression) -> 
             // These want names first and everything in order: both are known at the end.
             let trace = destination::temporary()?;
             let quality = record(&plan, trace.as_file(), trace.path(), Compression::None)?;
-            lent::give_up()?;
+            rights::give_up()?;
             translate(&[Input::open(trace.path())?], &to, out, compression)?;
             quality
         }

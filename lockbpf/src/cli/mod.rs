@@ -52,9 +52,9 @@ mod tables;
 mod top;
 mod what_if;
 
-use crate::capture::lent;
 use crate::helper;
 use crate::observe::{self as observation, Target};
+use crate::rights;
 use anyhow::{Context, Result};
 use args::{Format, ObserveArgs, Plan};
 use clap::{CommandFactory as _, Parser};
@@ -77,6 +77,10 @@ pub fn main() -> ExitCode {
     }
     if let Some(code) = observation::serve() {
         return code;
+    }
+    if let Err(error) = rights::lay_down() {
+        say!("lockbpf: {error}");
+        return ExitCode::from(2);
     }
     let cli = Cli::parse();
     let verbose = match &cli.command {
@@ -106,7 +110,7 @@ fn log(level: &str) {
 
 fn run(cli: Cli) -> Result<ExitCode> {
     if cli.command.as_ref().is_some_and(Command::only_reads) {
-        lent::give_up()?;
+        rights::give_up()?;
     }
     match cli.command {
         None => {

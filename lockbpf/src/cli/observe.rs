@@ -3,9 +3,9 @@
 use super::args::{CommonArgs, Format, Plan};
 use super::looks::{Looked, Looks};
 use super::{live, output};
-use crate::capture::lent;
 use crate::observe::{Collector, conclude};
 use crate::report::{self, Report};
+use crate::rights;
 use anyhow::Result;
 use std::process::ExitCode;
 
@@ -20,7 +20,7 @@ pub(super) fn run(plan: &Plan, common: &CommonArgs, name: Option<&str>) -> Resul
     let mut looked = Looked { collector: Collector::default(), looks };
     let captured = live::observe(plan, name, &mut looked)?;
     // Names and the report come from what is open already.
-    lent::give_up()?;
+    rights::give_up()?;
     let (report, incomplete) = conclude(looked.collector.finish(captured, futex_only), &options)?;
     print(&report, common)?;
     let failed = plan.capture.strict && incomplete;

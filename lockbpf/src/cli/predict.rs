@@ -4,7 +4,6 @@ use super::args::{CaptureArgs, Format, Plan, Share, TargetArgs, share};
 use super::destination::{self, Whole};
 use super::source::Input as Recording;
 use super::{calibrate, export, output, script, summed};
-use crate::capture::lent;
 use crate::input;
 use crate::model::calibration::Calibration;
 use crate::model::check::check;
@@ -15,6 +14,7 @@ use crate::model::with::{self, With};
 use crate::model::{ModelError, cores, profile, rank_table, table};
 use crate::observe::{calibration_file, cpus};
 use crate::report::text::percent;
+use crate::rights;
 use crate::trace::Compression;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{ArgGroup, Args, ValueEnum};
@@ -302,7 +302,7 @@ fn of_program(args: &PredictArgs, calibration: Option<&Calibration>) -> Result<I
     let plan = Plan::from_args(args.target.clone(), capture)?;
     let trace = destination::temporary()?;
     export::record(&plan, trace.as_file(), trace.path(), Compression::None)?;
-    lent::give_up()?;
+    rights::give_up()?;
     of_recording(trace.path(), Some(By::Sums), &args.only, calibration)
         .context("there is no model of what was observed")
 }

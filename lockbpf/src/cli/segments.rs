@@ -1,7 +1,6 @@
 //! Where a flight recorder's segments are: in memory, or in a directory that outlives it.
 
 use super::place;
-use crate::capture::lent;
 use crate::flight::{Joined, Part, join};
 use crate::trace::Compression;
 use anyhow::{Context, Result, bail};
@@ -118,10 +117,6 @@ impl Store {
     /// # Errors
     /// When it cannot be used, others could write there, or another recorder uses it.
     pub(super) fn dir(path: &Path) -> Result<Self> {
-        lent::as_user(|| Self::dir_as_user(path))
-    }
-
-    fn dir_as_user(path: &Path) -> Result<Self> {
         let failed = || format!("failed to keep a flight recorder's segments in {}", path.display());
         DirBuilder::new().recursive(true).mode(0o700).create(path).with_context(failed)?;
         let path = fs::canonicalize(path).with_context(failed)?;
@@ -150,18 +145,16 @@ impl Store {
     pub(super) fn create(&self, number: u64) -> io::Result<Open> {
         let Self::Dir { path, .. } = self else { return Ok(Open::Memory(Vec::new())) };
         let path = path.join(format!("{PREFIX}{number:010}{SUFFIX}"));
-        lent::as_user(|| {
-            let mut options = OpenOptions::new();
-            options.write(true).create_new(true).mode(place::NEW_MODE).custom_flags(libc::O_NOFOLLOW);
-            Ok(Open::File(options.open(&path)?, path))
-        })
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(place::NEW_MODE).custom_flags(libc::O_NOFOLLOW);
+        Ok(Open::File(options.open(&path)?, path))
     }
 
     /// A segment is not kept any more.
     pub(super) fn drop(closed: Closed) {
         if let Closed::File(path) = closed {
             // Somebody else may have removed it.
-            let _ = lent::as_user(|| fs::remove_file(path));
+            let _ = fs::remove_file(path);
         }
     }
 
@@ -209,12 +202,12 @@ fn segments(dir: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    lent::as_user(|| OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path))
+    OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
 }
 
 /// Whether a path leads to a directory.
 pub(super) fn is_dir(path: &Path) -> bool {
-    lent::as_user(|| fs::metadata(path)).is_ok_and(|about| about.is_dir())
+    fs::metadata(path).is_ok_and(|about| about.is_dir())
 }
 
 /// One recording of the segments in a directory, whether their recorder still runs, has ended or was killed.
@@ -223,7 +216,7 @@ pub(super) fn is_dir(path: &Path) -> bool {
 /// When there are none, or they cannot be read.
 pub(super) fn joined<W: Write>(dir: &Path, out: W) -> Result<(W, Joined)> {
     let failed = || format!("failed to read {}", dir.display());
-    let paths = lent::as_user(|| segments(dir)).with_context(failed)?;
+    let paths = segments(dir).with_context(failed)?;
     if paths.is_empty() {
         bail!("{}: it is a directory without a flight recorder's segments (--keep-dir)", failed());
     }

@@ -5,7 +5,6 @@ use super::destination::Whole;
 use super::parquet;
 use super::report::Recording;
 use super::source::Input;
-use crate::capture::lent;
 use crate::fleet::{Run, Table, Tables, Threads};
 use crate::report::Rows;
 use crate::report::schema::Ns;
@@ -129,7 +128,10 @@ fn failed(path: &Path) -> String {
 /// # Errors
 /// When it cannot be made.
 pub(super) fn make(folder: &Path) -> Result<()> {
-    lent::as_user(|| DirBuilder::new().recursive(true).mode(0o700).create(folder))
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
         .with_context(|| format!("failed to make the folder {}", folder.display()))
 }
 

@@ -6,10 +6,10 @@ use crate::capture::awaited::Awaited;
 use crate::custom::{Described, Waiting, catalogue};
 use crate::id::{Lock, Process, Tid};
 use crate::observation::OpenWait;
+use crate::proc;
 use crate::units::Time;
 use lockbpf_common::kind::Via;
 use std::collections::HashSet;
-use std::fs;
 
 /// The observed processes that said at the beginning that they wait.
 pub(super) struct Before(Vec<Said>);
@@ -34,7 +34,7 @@ impl Before {
             return Self(Vec::new());
         }
         let said = census.pids().into_iter().filter_map(|(process, pid)| {
-            let program = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+            let program = proc::link(format!("/proc/{pid}/exe")).ok()?;
             let name = program.file_name()?.to_str()?;
             kinds.iter().filter(|(kind, _)| kind.describes(&program)).find_map(|&(kind, waiting)| {
                 let variable = census.names().variable_in(process, &waiting.variable, |file| file == name)?.start;

@@ -1,6 +1,5 @@
 //! Where calibrations are kept: in the user's state directory, one for each processor.
 
-use crate::capture::lent;
 use crate::model::calibration::{Calibration, SCHEMA};
 use anyhow::{Context, Result};
 use std::fs;
@@ -31,7 +30,7 @@ pub(crate) fn path() -> Option<PathBuf> {
 /// When there is a file that cannot be read or is no calibration.
 pub(crate) fn load() -> Result<Option<Calibration>> {
     let Some(path) = path() else { return Ok(None) };
-    let text = match lent::as_user(|| fs::read_to_string(&path)) {
+    let text = match fs::read_to_string(&path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         text => text.with_context(|| failed(&path))?,
     };

@@ -15,6 +15,7 @@ use crate::event::{Event, ProcessSeen};
 use crate::id::{Lock, Process, Site, Tid};
 use crate::names::Names;
 use crate::observation::Harvest;
+use crate::proc;
 use crate::report::text::count;
 use crate::stack::Role;
 use crate::symbol::Symbols;
@@ -27,7 +28,6 @@ use lockbpf_common::python::PythonFrame;
 use lockbpf_common::record::TOP_WORDS;
 use lockbpf_common::virtual_thread::Carrier;
 use std::collections::{HashMap, HashSet};
-use std::fs;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -113,7 +113,7 @@ impl Census {
     fn look_at(&mut self, process: Process, pid: u32) {
         self.symbols.observe(process, pid);
         // One that is gone has none.
-        let told = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+        let told = proc::text(format!("/proc/{pid}/cgroup")).unwrap_or_default();
         let path = cgroup::path(&told);
         if !matches!(path, "" | "/") {
             self.cgroups.insert(process, path.into());

@@ -7,7 +7,7 @@
 
 use super::calibration_file;
 use crate::capture::calibrate::Setup;
-use crate::capture::{lent, object};
+use crate::capture::object;
 use crate::costs::Costs;
 use nix::unistd::geteuid;
 use serde::{Deserialize, Serialize};
@@ -133,8 +133,7 @@ pub(crate) fn path() -> Option<PathBuf> {
 /// # Errors
 /// When there is a file that is not to be used.
 pub(crate) fn load_for(path: &Path, key: &Key) -> Result<Option<Entry>, CacheError> {
-    let entries = lent::as_user(|| read(path))?;
-    Ok(entries.into_iter().find(|entry| entry.key == *key && entry.is_good()))
+    Ok(read(path)?.into_iter().find(|entry| entry.key == *key && entry.is_good()))
 }
 
 /// Keeps a measurement, unless it was disturbed and a better one is there that is still good. Returns whether it is kept.
@@ -142,10 +141,6 @@ pub(crate) fn load_for(path: &Path, key: &Key) -> Result<Option<Entry>, CacheErr
 /// # Errors
 /// When it cannot be written; what was there is then still there.
 pub(crate) fn keep(path: &Path, new: Entry) -> Result<bool, CacheError> {
-    lent::as_user(|| keep_as_user(path, new))
-}
-
-fn keep_as_user(path: &Path, new: Entry) -> Result<bool, CacheError> {
     // What cannot be read is replaced.
     let mut entries = read(path).unwrap_or_default();
     let better = |old: &Entry| old.key == new.key && old.is_good() && !old.is_disturbed();

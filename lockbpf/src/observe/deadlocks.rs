@@ -9,10 +9,10 @@ use crate::deadlock::{Blocked, Deadlock, Watch};
 use crate::event::{Event, FutexResult};
 use crate::id::{Lock, Process, StackId, Tid};
 use crate::names::{Frame, Names};
+use crate::proc;
 use crate::units::{Nanos, Time};
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How often it is looked who waits for whom.
@@ -134,11 +134,11 @@ impl Deadlocks {
 fn is_there(deadlock: &Deadlock, pids: &HashMap<Process, u32>) -> bool {
     let pid = deadlock.members.first().and_then(|member| pids.get(&member.lock.process));
     pid.is_some_and(|pid| {
-        let of_leader = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let of_leader = proc::text(format!("/proc/{pid}/stat")).unwrap_or_default();
         // The state follows the name, which may contain anything. Of a process whose first thread has ended there are others.
         let state = of_leader.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
-        let others = || std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count) > 1;
-        Path::new(&format!("/proc/{pid}")).exists() && (!matches!(state, None | Some('Z' | 'X')) || others())
+        let others = || proc::threads(*pid).is_ok_and(|threads| threads.len() > 1);
+        proc::is_there(format!("/proc/{pid}")) && (!matches!(state, None | Some('Z' | 'X')) || others())
     })
 }
 

@@ -13,12 +13,14 @@ use crate::capture::launch::{How, Launched};
 use crate::capture::newcomers::Newcomers;
 use crate::capture::session::{Options, Session, now};
 use crate::capture::target::Targets;
-use crate::capture::{calibrate, feature, guardian, kernel, lent, privilege, reader, seccomp, target, user};
+use crate::capture::{calibrate, feature, guardian, kernel, privilege, reader, seccomp, target, user};
 use crate::costs::Costs;
 use crate::event::ProcessSeen;
 use crate::id::Process;
 use crate::kallsyms::Kallsyms;
 use crate::measures::event;
+use crate::proc;
+use crate::rights;
 use crate::units::Time;
 use crate::untrusted::shown_bytes;
 use anyhow::Result;
@@ -50,6 +52,7 @@ const APART: &str = "a process had to be left out, so each other one was given p
 
 /// Checks rights and features, finds the targets, starts the command.
 pub(crate) fn prepare(request: &Request, newcomers: &mut Newcomers, audience: &impl Audience) -> Result<Prepared> {
+    rights::lay_down()?;
     privilege::require()?;
     // It becomes ready while features are looked at.
     reader::get_ready();
@@ -76,7 +79,8 @@ pub(crate) fn prepare(request: &Request, newcomers: &mut Newcomers, audience: &i
     let asked = asked.or_else(|| request.functions.as_ref().map(|_| counters::of_functions()));
     let events = asked.as_ref().map(|asked| counters::choose(asked, &mut notes)).transpose()?.unwrap_or_default();
     let cgroup = request.target.cgroup()?;
-    if matches!(request.target, Target::SystemWide | Target::Cgroup(_) | Target::Container(_)) && !lent::covers_others()
+    if matches!(request.target, Target::SystemWide | Target::Cgroup(_) | Target::Container(_))
+        && !rights::covers_others()
     {
         return Err(target::TargetError::OthersNotYours.into());
     }
@@ -193,7 +197,7 @@ fn describe(request: &Request, targets: &Targets, pids: &[u32], cgroup: Option<&
 /// The processes that are there at the start, numbered: what their names need is taken before the first event, since they
 /// may be gone after the last.
 pub(crate) fn known(targets: &Targets, pids: &[u32]) -> Vec<ProcessSeen> {
-    let name = |pid: u32| shown_bytes(std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default().trim_ascii_end());
+    let name = |pid: u32| shown_bytes(proc::read(format!("/proc/{pid}/comm")).unwrap_or_default().trim_ascii_end());
     let number = |(i, pid): (usize, u32)| ProcessSeen {
         time: now(),
         process: Process(i as u32 + 1),

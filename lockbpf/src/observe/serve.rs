@@ -3,7 +3,7 @@
 use crate::capture::{
     aside, calibrate, calibrate_target, guardian, launch, reader, remover, seccomp, seccomp_target, serve as probes,
 };
-use crate::{helper, sandbox, symbol};
+use crate::{helper, rights, sandbox, symbol};
 use anyhow::{Context, Result, bail};
 use std::env;
 use std::io;
@@ -35,6 +35,11 @@ pub fn settle(tell: &dyn Fn(&str)) {
 fn run() -> Result<ExitCode> {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.first() {
+        // It loads a program where breakpoints of an lockbpf that was killed have stayed.
+        Some(&remover::COMMAND) => rights::lay_down()?,
+        _ => rights::give_up()?,
+    }
     let pid = |text: &str| text.parse().context("a helper is told the number of a process");
     // What costs are measured on is observed as any program is; the others help all the time.
     if let Some(&name) =

@@ -13,6 +13,7 @@ use crate::event::Event;
 use crate::id::Tid;
 use crate::names::Names;
 use crate::observation::Harvest;
+use crate::proc;
 use crate::units::{Nanos, Time};
 use anyhow::Result;
 
@@ -137,9 +138,8 @@ impl Live<'_> {
 
 /// Whether a thread is among those that are asked for, where that is not the kernel side's to say.
 pub(super) fn wants(request: &Request, Tid(tid): Tid) -> bool {
-    let is_called = |name: &String| {
-        std::fs::read_to_string(format!("/proc/{tid}/comm")).is_ok_and(|comm| comm.trim_end_matches('\n') == name)
-    };
+    let is_called =
+        |name: &String| proc::text(format!("/proc/{tid}/comm")).is_ok_and(|comm| comm.trim_end_matches('\n') == name);
     (request.tids.is_empty() || request.tids.contains(&tid)) && request.comm.as_ref().is_none_or(is_called)
 }
 

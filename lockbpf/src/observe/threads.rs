@@ -1,7 +1,7 @@
 //! Threads named on the command line: they must be there, and of a process that is observed.
 
+use crate::proc;
 use anyhow::{Result, bail};
-use std::path::Path;
 
 /// Checks threads against the processes that are observed; without any, everybody may be.
 ///
@@ -20,7 +20,7 @@ pub(crate) fn check(tids: &[u32], pids: &[u32]) -> Result<()> {
 
 /// The process of a thread that is there.
 fn process_of(tid: u32) -> Option<u32> {
-    let status = std::fs::read_to_string(Path::new("/proc").join(tid.to_string()).join("status")).ok()?;
+    let status = proc::text(format!("/proc/{tid}/status")).ok()?;
     status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
 }
 

@@ -2,6 +2,7 @@
 
 use super::{COMMAND, socket};
 use crate::helper;
+use crate::proc;
 use nix::unistd::{SysconfVar, sysconf};
 use std::cell::{Cell, OnceCell};
 use std::collections::BTreeSet;
@@ -56,7 +57,7 @@ fn memory_of(pid: u32) -> u64 {
 /// Resident memory of a process, and the part of it that it maps from files or shares, bytes; 0 if it is not known.
 #[must_use]
 pub fn resident(pid: u32) -> [u64; 2] {
-    let told = std::fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
+    let told = proc::text(format!("/proc/{pid}/statm")).unwrap_or_default();
     let page = sysconf(SysconfVar::PAGE_SIZE).ok().flatten().and_then(|size| u64::try_from(size).ok());
     [1, 2].map(|at| {
         let pages = told.split_whitespace().nth(at).and_then(|text| text.parse::<u64>().ok());
@@ -185,7 +186,7 @@ impl Process {
 
     /// How long whoever answers has waited for a CPU; nothing on kernels that do not tell.
     fn delayed(&self) -> Duration {
-        let told = self.thread.and_then(|tid| std::fs::read_to_string(format!("/proc/{tid}/schedstat")).ok());
+        let told = self.thread.and_then(|tid| proc::text(format!("/proc/{tid}/schedstat")).ok());
         let delayed_ns = told.and_then(|told| told.split_whitespace().nth(1)?.parse().ok());
         delayed_ns.map_or(Duration::ZERO, Duration::from_nanos)
     }

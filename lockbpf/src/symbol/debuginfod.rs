@@ -1,7 +1,7 @@
 //! Debug files from servers, by `debuginfod-find`, elfutils' client: only if the user named servers (`DEBUGINFOD_URLS`).
 //! The client keeps what it fetched in its own cache.
 
-use crate::door::open_own;
+use crate::door::open_named;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Read;
@@ -67,7 +67,7 @@ impl Debuginfod {
         self.left = self.left.saturating_sub(began.elapsed());
         self.on &= answer.is_ok();
         let path = answer?;
-        Ok(path.and_then(|path| open_own(&path).ok()))
+        Ok(path.and_then(|path| open_named(&path).ok()))
     }
 
     fn ask(&self, id: &str, limit: Duration) -> Result<Option<PathBuf>, FetchError> {

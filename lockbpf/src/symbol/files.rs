@@ -8,10 +8,11 @@ use super::maps::Mapping;
 use super::reader::Reader;
 use crate::custom::{Inside, catalogue};
 use crate::door;
+use crate::proc;
 use procfs::process::{LimitValue, Process};
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, File, Metadata};
+use std::fs::{File, Metadata};
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -177,7 +178,7 @@ impl Files {
 
     /// The kept file that a path leads to.
     pub(super) fn at(&self, path: &Path) -> Option<FileId> {
-        self.by_inode.get(&inode(&fs::metadata(path).ok()?)).copied()
+        self.by_inode.get(&inode(&proc::about(path).ok()?)).copied()
     }
 
     /// Keeps the file behind a mapping of a thread's process, if it is an ELF file; `Ok(None)` for anything else that
@@ -252,13 +253,13 @@ impl Way {
 fn locate(tid: u32, mapping: &Mapping) -> io::Result<(Way, Metadata)> {
     // The mapping's own link leads to the very file, whatever became of its path; it needs CAP_CHECKPOINT_RESTORE.
     let link = PathBuf::from(format!("/proc/{tid}/map_files/{:x}-{:x}", mapping.start, mapping.end));
-    let error = match fs::metadata(&link) {
+    let error = match proc::about(&link) {
         Ok(metadata) => return Ok((Way::Link(link), metadata)),
         Err(error) => error,
     };
     // The program itself has a link that needs no capability.
     let exe = PathBuf::from(format!("/proc/{tid}/exe"));
-    if let Ok(metadata) = fs::metadata(&exe)
+    if let Ok(metadata) = proc::about(&exe)
         && (device(&metadata), metadata.ino()) == (mapping.dev, mapping.inode)
     {
         return Ok((Way::Link(exe), metadata));
@@ -294,6 +295,7 @@ pub(super) fn in_root(root: &Path, path: &Path) -> PathBuf {
 mod tests {
     use super::super::maps;
     use super::*;
+    use std::fs;
 
     fn own_code(name: &str) -> Mapping {
         let exe = fs::read_link("/proc/self/exe").unwrap();

@@ -1,5 +1,6 @@
 //! What tells one program image from another: under the same pid, and among processes that were forked from one another.
 
+use crate::rights;
 use procfs::process::{Process, Stat};
 
 /// Tells one program image from the next under the same pid: start of the process in clock ticks since boot, and where
@@ -35,7 +36,8 @@ pub(super) fn of(pid: u32, tid: u32) -> Option<(Identity, Option<Layout>)> {
 }
 
 fn stat(id: u32) -> Option<Stat> {
-    Process::new(i32::try_from(id).ok()?).and_then(|process| process.stat()).ok()
+    let id = i32::try_from(id).ok()?;
+    rights::reach(|| Process::new(id).and_then(|process| process.stat())).ok()
 }
 
 #[cfg(test)]

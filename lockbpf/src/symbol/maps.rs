@@ -3,9 +3,9 @@
 //! Parsed here and not by the procfs crate: that one panics on a mapped file named `/SYSV` and drops every mapping when
 //! one path is not UTF-8, and the names of mapped files are the observed program's choice.
 
+use crate::proc;
 use crate::untrusted::shown_bytes;
 use std::ffi::OsStr;
-use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -89,8 +89,7 @@ pub(super) fn read(pid: u32) -> io::Result<(u32, Vec<Mapping>)> {
         return Ok((pid, parse(&text)));
     }
     // The main thread is gone while others go on: its memory, root and files are shown empty, theirs are not.
-    for entry in fs::read_dir(format!("/proc/{pid}/task"))? {
-        let Some(tid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+    for tid in proc::threads(pid)? {
         match read_text(tid) {
             Ok(text) if !text.is_empty() => return Ok((tid, parse(&text))),
             _ => {}
@@ -101,7 +100,7 @@ pub(super) fn read(pid: u32) -> io::Result<(u32, Vec<Mapping>)> {
 
 fn read_text(tid: u32) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
-    File::open(format!("/proc/{tid}/maps"))?.take(MAX_BYTES).read_to_end(&mut text)?;
+    proc::open(format!("/proc/{tid}/maps"))?.take(MAX_BYTES).read_to_end(&mut text)?;
     Ok(text)
 }
 

@@ -5,6 +5,8 @@
 //! record: its first and third words are the record's own address, by which it is known for certain (x86-64 ABI).
 //! Thread-local variables lie right below that record. What cannot be known so has no claim made about it.
 
+use crate::proc;
+use crate::rights;
 use procfs::process::{LimitValue, Process};
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
@@ -57,9 +59,9 @@ impl Threads {
     pub(super) fn refresh(&mut self, tid: u32, first: u64) {
         self.begin(first);
         let mut text = String::new();
-        let maps = File::open(format!("/proc/{tid}/maps"));
+        let maps = proc::open(format!("/proc/{tid}/maps"));
         let read = maps.and_then(|file| file.take(MAX_MAPS).read_to_string(&mut text));
-        let Ok(memory) = File::open(format!("/proc/{tid}/mem")) else { return };
+        let Ok(memory) = proc::open(format!("/proc/{tid}/mem")) else { return };
         if read.is_err() {
             return;
         }
@@ -113,8 +115,8 @@ fn record(memory: &File, start: u64, end: u64) -> Option<u64> {
 
 /// Bytes of a stack, its guard included, of which glibc's threads are made: the limit for the first one's.
 fn stack_size(tid: u32) -> u64 {
-    let process = i32::try_from(tid).ok().and_then(|tid| Process::new(tid).ok());
-    match process.and_then(|process| process.limits().ok()).map(|limits| limits.max_stack_size.soft_limit) {
+    let limits = |tid| rights::reach(|| Process::new(tid).and_then(|process| process.limits())).ok();
+    match i32::try_from(tid).ok().and_then(limits).map(|limits| limits.max_stack_size.soft_limit) {
         Some(LimitValue::Value(bytes)) => bytes,
         // glibc's choice where there is no limit (x86-64).
         Some(LimitValue::Unlimited) | None => 2 << 20,

@@ -1,6 +1,7 @@
 //! The memory of a process, from outside.
 
 use crate::access::Memory;
+use crate::rights;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 use std::io::IoSliceMut;
@@ -13,6 +14,6 @@ impl Memory for ProcessMemory {
     fn read(&mut self, address: u64, bytes: &mut [u8]) -> bool {
         let len = bytes.len();
         let remote = RemoteIoVec { base: address as usize, len };
-        process_vm_readv(Pid::from_raw(self.0), &mut [IoSliceMut::new(bytes)], &[remote]) == Ok(len)
+        rights::reach(|| process_vm_readv(Pid::from_raw(self.0), &mut [IoSliceMut::new(bytes)], &[remote])) == Ok(len)
     }
 }

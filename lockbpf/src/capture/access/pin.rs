@@ -1,6 +1,7 @@
 //! Keeps the thread that follows another one on that one's CPU: a switch between them is dearer across CPUs. Only this process's own thread
 //! is moved, never the target's, which runs where it may and where the scheduler puts it.
 
+use crate::proc;
 use nix::sched::{CpuSet, sched_getcpu, sched_setaffinity};
 use nix::unistd::Pid;
 use std::fs::File;
@@ -19,7 +20,7 @@ pub(super) struct Beside {
 impl Beside {
     /// Moves the calling thread, which is not to outlive the sample, to where a stopped thread is.
     pub(super) fn of(tid: i32) -> Self {
-        let beside = Self { stat: File::open(format!("/proc/{tid}/stat")).ok(), stops: 0 };
+        let beside = Self { stat: proc::open(format!("/proc/{tid}/stat")).ok(), stops: 0 };
         beside.go();
         beside
     }

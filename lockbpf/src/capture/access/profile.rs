@@ -16,6 +16,7 @@ use crate::capture::session::now;
 use crate::capture::suspend::{self, Suspendable};
 use crate::capture::target::of_pids;
 use crate::capture::verifier::to_the_end;
+use crate::rights;
 use crate::units::Time;
 use aya::Ebpf;
 use aya::maps::{Array, HashMap as BpfHashMap};
@@ -55,7 +56,7 @@ impl Kernel {
         let mut load = |name: &'static str| {
             let program: &mut PerfEvent = crate::capture::attach::program(&mut ebpf, name)?;
             let failed = |source| CaptureError::Program { name: name.to_owned(), source };
-            to_the_end(|| program.load()).map_err(failed)?;
+            to_the_end(|| rights::reach(|| program.load())).map_err(failed)?;
             let fd = program.fd().map_err(failed)?.as_fd().try_clone_to_owned();
             fd.map_err(|error| failed(error.into()))
         };

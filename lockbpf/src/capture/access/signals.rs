@@ -1,5 +1,6 @@
 //! The signal by which threads are stopped: one that means nothing to them, if it reaches them after all.
 
+use crate::proc;
 use nix::sys::signal::Signal;
 
 /// Signals that a process which does not catch them ignores.
@@ -15,7 +16,7 @@ pub(super) struct Signals {
 impl Signals {
     /// A thread's signals.
     pub(super) fn of(pid: i32, tid: i32) -> Option<Self> {
-        Self::parse(&std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?)
+        Self::parse(&proc::text(format!("/proc/{pid}/task/{tid}/status")).ok()?)
     }
 
     fn parse(status: &str) -> Option<Self> {

@@ -1,6 +1,7 @@
 //! Whether a process can be profiled, and if not, what the user can do.
 
 use super::signals::{self, Signals};
+use crate::proc;
 use crate::untrusted::shown_bytes;
 #[cfg(target_arch = "x86_64")]
 use nix::errno::Errno;
@@ -98,8 +99,7 @@ pub enum AccessError {
 
 /// Threads of a process.
 pub(super) fn threads(pid: u32) -> Vec<i32> {
-    let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    proc::threads(pid).unwrap_or_default().into_iter().map(u32::cast_signed).collect()
 }
 
 /// Checks a process, and chooses the signal by which its threads are stopped.
@@ -129,12 +129,12 @@ pub(super) fn check(pid: u32) -> Result<Signal, AccessError> {
 /// The error that it is, if a thread has a tracer.
 fn traced(pid: u32, tid: i32) -> Option<AccessError> {
     let tracer = field(pid, tid, "TracerPid")?.parse().ok().filter(|&tracer: &i32| tracer != 0)?;
-    let name = shown_bytes(fs::read(format!("/proc/{tracer}/comm")).unwrap_or_default().trim_ascii_end());
+    let name = shown_bytes(proc::read(format!("/proc/{tracer}/comm")).unwrap_or_default().trim_ascii_end());
     Some(AccessError::Traced { pid, tid, tracer, name })
 }
 
 fn field(pid: u32, tid: i32, key: &str) -> Option<String> {
-    let status = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?;
+    let status = proc::text(format!("/proc/{pid}/task/{tid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
     Some(line.trim().to_owned())
 }

@@ -4,6 +4,7 @@
 use super::memory::ProcessMemory;
 use crate::access::Memory as _;
 use crate::access::state::{Registers, Vectors};
+use crate::rights;
 use nix::errno::Errno;
 use nix::sys::ptrace::{self, Options};
 use nix::unistd::Pid;
@@ -51,7 +52,7 @@ pub(super) enum Stop {
 /// # Errors
 /// When the kernel does not allow it.
 pub(super) fn seize(tid: i32) -> nix::Result<()> {
-    ptrace::seize(Pid::from_raw(tid), Options::empty())
+    rights::reach(|| ptrace::seize(Pid::from_raw(tid), Options::empty()))
 }
 
 /// Waits for any thread that this thread traces, until a signal comes for this one; `now` does not wait at all.

@@ -15,6 +15,7 @@ pub(super) use leave::leave_all;
 pub use quota::Quotas;
 pub use throttling::Throttling;
 
+use crate::proc;
 use mounts::{Mount, mounts};
 use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
 use std::collections::BTreeSet;
@@ -131,7 +132,7 @@ impl Cgroup {
 
 /// The path in the hierarchy of the cgroup that a process is in.
 fn path_of(pid: u32) -> Option<String> {
-    let text = fs::read(format!("/proc/{pid}/cgroup")).ok()?;
+    let text = proc::read(format!("/proc/{pid}/cgroup")).ok()?;
     path_in(&String::from_utf8_lossy(&text)).map(str::to_owned)
 }
 
@@ -163,7 +164,7 @@ fn pids(path: &Path) -> Vec<u32> {
 
 /// The process of a thread. A process that this namespace cannot see is listed as 0.
 fn process_of(id: u32) -> Option<u32> {
-    let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+    let status = proc::text(format!("/proc/{id}/status")).ok()?;
     status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok())
 }
 

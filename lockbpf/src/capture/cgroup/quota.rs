@@ -2,6 +2,7 @@
 
 use super::mounts::{Mount, has_cpu, mounts};
 use super::path_of;
+use crate::proc;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -82,7 +83,7 @@ impl Default for Quotas {
 
 /// The path of the cgroup by which version 1 controls a process's CPU time.
 fn path_of_version1(pid: u32) -> Option<String> {
-    let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    let text = proc::text(format!("/proc/{pid}/cgroup")).ok()?;
     text.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);
         fields.next().filter(|controllers| has_cpu(controllers)).and(fields.next()).map(str::to_owned)

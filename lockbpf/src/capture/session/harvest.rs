@@ -14,6 +14,7 @@ use crate::measures::counted::{Counted, CountedSite};
 use crate::measures::library::{CallsOf, FUNCTIONS, LibraryCalls};
 use crate::observation::{Harvest, OpenWait};
 use crate::perturbation::Taken;
+use crate::proc;
 use crate::sums::KernelSums;
 use crate::transitions::Transition;
 use crate::units::Time;
@@ -324,7 +325,7 @@ fn entries<K: Pod, V: Pod>(ebpf: &Ebpf, name: &'static str) -> Result<Vec<(K, V)
 
 /// The first argument of the system call that a thread is in, which for a futex call is the word.
 fn sleeps_on(tid: u32) -> Option<u64> {
-    let text = std::fs::read_to_string(format!("/proc/{tid}/syscall")).ok()?;
+    let text = proc::text(format!("/proc/{tid}/syscall")).ok()?;
     let mut words = text.split_whitespace();
     let number: i64 = words.next()?.parse().ok()?;
     let word = u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;

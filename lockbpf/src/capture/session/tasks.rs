@@ -7,6 +7,7 @@ use crate::capture::owner;
 use crate::capture::stack_copies::Numbered;
 use crate::id::{Lock, Process, Site, StackId, Tid};
 use crate::observation::OpenWait;
+use crate::proc;
 use crate::units::Time;
 use aya::maps::HashMap as BpfHashMap;
 use lockbpf_common::goroutine::{GoroutineKey, GoroutineWait};
@@ -15,7 +16,6 @@ use lockbpf_common::process::ProcessEntry;
 use lockbpf_common::task::{self, FutureKey, TaskWait};
 use lockbpf_common::virtual_thread::{VirtualKey, VirtualWait};
 use std::collections::HashMap;
-use std::path::Path;
 
 impl Session {
     /// Those of processes that are there.
@@ -82,7 +82,7 @@ impl Session {
     /// The pids of observed processes that are there, by the numbers that they go by.
     fn pids(&self) -> Result<HashMap<u64, u32>, CaptureError> {
         let processes: BpfHashMap<_, u32, ProcessEntry> = self.map("PROCESSES")?.try_into()?;
-        let there = |pid: u32| Path::new("/proc").join(pid.to_string()).exists();
+        let there = |pid: u32| proc::is_there(format!("/proc/{pid}"));
         let known = processes.iter().filter_map(Result::ok);
         Ok(known.filter(|&(pid, _)| there(pid)).map(|(pid, entry)| (entry.process, pid)).collect())
     }

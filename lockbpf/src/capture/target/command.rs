@@ -29,7 +29,7 @@ pub fn of_command(command: &OsStr, user: Option<&User>) -> Result<Targets, Targe
     let failed = |why: String| TargetError::Command { command: command.to_string_lossy().into_owned(), why };
     let program = program(command).map_err(failed)?;
     let name = program.file_name().unwrap_or(command).to_string_lossy().into_owned();
-    let open = door::open_own(&program).map_err(|error| failed(error.to_string()))?;
+    let open = door::open_named(&program).map_err(|error| failed(error.to_string()))?;
     let interpreter = reader::interpreter(&open).map_err(|why| failed(why.to_string()))?;
 
     let (mut survey, mut files) = (Survey::default(), Vec::new());

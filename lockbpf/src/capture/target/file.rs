@@ -2,6 +2,8 @@
 
 use crate::capture::unusable::Unusable;
 use crate::leader;
+use crate::proc;
+use crate::rights;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -36,26 +38,28 @@ pub(super) struct File {
     pub(super) ino: u64,
     /// What makes it one file.
     pub(super) id: FileId,
+    /// Whether the user named it, or a program that runs as the user: it is opened with the user's rights.
+    pub(super) named: bool,
 }
 
 impl File {
-    /// The file at a path of this process.
+    /// The file at a path that the user names.
     pub(super) fn at(path: &Path) -> Result<Self, Unusable> {
         let metadata = fs::metadata(path).map_err(|error| Unusable::Unreadable(error.to_string()))?;
-        Ok(Self::new(path.to_owned(), &metadata))
+        Ok(Self { named: true, ..Self::new(path.to_owned(), &metadata) })
     }
 
     /// The file that a process has mapped from `path` (as that process sees it). `link` is the kernel's own link to it,
     /// below `/proc`: it names the right file always, but may need a capability, and lasts only as long as the mapping.
     /// `inode` is the number by which a file found at the path is recognised where the link cannot be followed.
     pub(super) fn of_process(pid: u32, path: &Path, link: &Path, inode: u64) -> Result<Self, Unusable> {
-        let truth = fs::metadata(link).ok();
+        let truth = proc::about(link).ok();
         let inside = Path::new("/proc")
             .join(leader::face(pid).to_string())
             .join("root")
             .join(path.strip_prefix("/").unwrap_or(path));
         for candidate in [path.to_owned(), inside] {
-            let Ok(metadata) = fs::metadata(&candidate) else { continue };
+            let Ok(metadata) = proc::about(&candidate) else { continue };
             let same = match &truth {
                 Some(truth) => (metadata.dev(), metadata.ino()) == (truth.dev(), truth.ino()),
                 None => metadata.ino() == inode,
@@ -68,7 +72,7 @@ impl File {
     }
 
     fn new(path: PathBuf, metadata: &Metadata) -> Self {
-        let overlay = nix::sys::statfs::statfs(&path)
+        let overlay = rights::reach(|| nix::sys::statfs::statfs(&path))
             .is_ok_and(|fs| fs.filesystem_type() == nix::sys::statfs::OVERLAYFS_SUPER_MAGIC);
         let id = FileId {
             device: (!overlay).then(|| metadata.dev()),
@@ -77,7 +81,7 @@ impl File {
             modified: (metadata.mtime(), metadata.mtime_nsec()),
             changed: (metadata.ctime(), metadata.ctime_nsec()),
         };
-        Self { path, dev: metadata.dev(), ino: metadata.ino(), id }
+        Self { path, dev: metadata.dev(), ino: metadata.ino(), id, named: false }
     }
 
     /// Whether the path depends on a process that may exit.

@@ -130,7 +130,7 @@ pub(super) fn examine(file: &File, display: &Path, role: Role, has_library: bool
 
 /// Opens the file that was looked at, and no other.
 fn open(file: &File) -> std::io::Result<std::fs::File> {
-    let open = door::open_own(&file.path)?;
+    let open = if file.named { door::open_named(&file.path) } else { door::open_own(&file.path) }?;
     let about = open.metadata()?;
     if (about.dev(), about.ino()) != (file.dev, file.ino) {
         return Err(std::io::Error::other("another file has taken its place"));

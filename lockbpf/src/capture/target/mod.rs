@@ -20,12 +20,12 @@ use super::mangled;
 use super::{guardian, remover};
 use crate::custom::catalogue;
 use crate::leader;
+use crate::proc;
 use crate::sandbox;
 use file::{File, FileId, is_c_library};
 use library::{Verdict, examine};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -268,7 +268,7 @@ impl Survey {
     /// functions, and those of Go, and of what is compiled in, are in the executable in any case.
     fn executable(&mut self, pid: u32, link: &Path, has_library: bool, files: &mut Vec<FileKey>) -> Verdict {
         let unreadable = |error: std::io::Error| Unusable::Unreadable(error.to_string());
-        let path = fs::read_link(link).map_err(unreadable)?;
+        let path = proc::link(link).map_err(unreadable)?;
         let file = File::of_process(pid, &path, link, 0)?;
         self.add(&file, &path, Role::Executable, has_library, Some(pid), files)
     }

@@ -2,8 +2,9 @@
 //! UTF-8, and must not make lockbpf fail (the procfs crate gives up on such names, and panics on some paths).
 
 use super::error::TargetError;
-use crate::capture::lent;
 use crate::leader;
+use crate::proc;
+use crate::rights;
 use crate::untrusted::shown;
 use std::ffi::OsString;
 use std::io;
@@ -58,7 +59,7 @@ pub(super) fn resolve(pid: u32) -> Result<Process, TargetError> {
 
 /// An error unless the user may observe it, with rights of their own or as one of the group that has them.
 pub(super) fn permitted(process: &Process) -> Result<(), TargetError> {
-    if lent::covers(process.pid) {
+    if rights::covers(process.pid) {
         return Ok(());
     }
     let (pid, name) = (process.pid, process.name.clone());
@@ -79,11 +80,8 @@ pub(super) fn mappings(process: &Process) -> Result<Vec<Mapping>, TargetError> {
 
 /// Every process there is now; some may be gone when they are looked at.
 pub(super) fn all() -> Result<Vec<u32>, TargetError> {
-    let proc = |source| TargetError::Proc { path: "/proc".to_owned(), source };
-    let mut pids = Vec::new();
-    for entry in std::fs::read_dir("/proc").map_err(proc)? {
-        pids.extend(entry.map_err(proc)?.file_name().to_str().and_then(|name| name.parse::<u32>().ok()));
-    }
+    let failed = |source| TargetError::Proc { path: "/proc".to_owned(), source };
+    let mut pids = proc::processes().map_err(failed)?;
     pids.sort_unstable();
     Ok(pids)
 }
@@ -101,7 +99,7 @@ fn status(pid: u32) -> Result<Status, TargetError> {
 
 fn read(pid: u32, file: &str) -> Result<Vec<u8>, TargetError> {
     let path = format!("/proc/{pid}/{file}");
-    std::fs::read(&path).map_err(|source| match source.raw_os_error() {
+    proc::read(&path).map_err(|source| match source.raw_os_error() {
         Some(libc::ENOENT | libc::ESRCH) => TargetError::NoSuchProcess { pid },
         _ => TargetError::Proc { path, source },
     })

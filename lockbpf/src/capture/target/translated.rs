@@ -4,16 +4,16 @@
 use crate::capture::maps::{self, Mapping};
 use crate::door;
 use crate::leader;
+use crate::proc;
 use std::collections::HashMap;
-use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// What translates the code of a process, if something does. Where it cannot be told, the name counts.
 pub(super) fn translator(pid: u32) -> Option<&'static str> {
-    let proc = Path::new("/proc").join(leader::face(pid).to_string());
-    let exe = fs::read_link(proc.join("exe")).ok()?;
-    by_name(&exe).filter(|_| !is_ordinary(&proc, pid))
+    let dir = Path::new("/proc").join(leader::face(pid).to_string());
+    let exe = proc::link(dir.join("exe")).ok()?;
+    by_name(&exe).filter(|_| !is_ordinary(&dir, pid))
 }
 
 fn by_name(exe: &Path) -> Option<&'static str> {
@@ -27,10 +27,10 @@ fn by_name(exe: &Path) -> Option<&'static str> {
 
 /// Whether a process runs its own code: it was linked dynamically, and maps no other program's code as data. Valgrind's tools are static, and
 /// qemu reads the code of its guest.
-fn is_ordinary(proc: &Path, pid: u32) -> bool {
-    let dynamic = fs::read(proc.join("auxv")).is_ok_and(|auxv| has_loader(&auxv));
+fn is_ordinary(dir: &Path, pid: u32) -> bool {
+    let dynamic = proc::read(dir.join("auxv")).is_ok_and(|auxv| has_loader(&auxv));
     let Ok(mappings) = maps::read(pid) else { return false };
-    let is_code = |mapping: &Mapping| is_elf(proc, mapping);
+    let is_code = |mapping: &Mapping| is_elf(dir, mapping);
     dynamic && !reads_code(&mappings, is_code)
 }
 
@@ -60,10 +60,10 @@ fn reads_code(mappings: &[Mapping], is_elf: impl Fn(&Mapping) -> bool) -> bool {
 }
 
 /// Whether a mapped file is a program or a library; what cannot be read may be.
-fn is_elf(proc: &Path, mapping: &Mapping) -> bool {
+fn is_elf(dir: &Path, mapping: &Mapping) -> bool {
     let link = format!("{:x}-{:x}", mapping.range.start, mapping.range.end);
-    let open = door::open_own(&proc.join("map_files").join(link))
-        .or_else(|_| door::open_below(&proc.join("root"), &PathBuf::from(&mapping.path)));
+    let open = door::open_own(&dir.join("map_files").join(link))
+        .or_else(|_| door::open_below(&dir.join("root"), &PathBuf::from(&mapping.path)));
     let mut magic = [0; 4];
     match open.and_then(|mut file| file.read_exact(&mut magic)) {
         Ok(()) => magic == *b"\x7fELF",
@@ -80,6 +80,7 @@ pub(super) fn maps_any(pid: u32, files: impl Fn(u64) -> bool) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::io::Write;
 
     #[test]

@@ -6,6 +6,7 @@ use crate::id::Process;
 use crate::metrics::{Ledger, Limits, Profiles, Snapshot, Workload};
 use crate::observation::Observation;
 use crate::observe::own;
+use crate::proc;
 use crate::report::measured::Measured;
 use crate::units::Nanos;
 use std::collections::HashMap;
@@ -56,7 +57,7 @@ impl Told {
     /// Takes note of a process, at once, while it lives.
     pub(super) fn meet(&mut self, seen: &ProcessSeen) {
         // One that is gone has no cgroup, but a name.
-        let cgroups = std::fs::read_to_string(format!("/proc/{}/cgroup", seen.pid)).unwrap_or_default();
+        let cgroups = proc::text(format!("/proc/{}/cgroup", seen.pid)).unwrap_or_default();
         self.workloads.insert(seen.process, Workload::new(&seen.comm, &cgroups));
     }
 

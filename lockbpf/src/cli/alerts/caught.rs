@@ -8,6 +8,7 @@ use crate::capture::waits::{self, TakenStack};
 use crate::cli::holders::{held, naming_of, nobody};
 use crate::id::{Lock, Process, Tid};
 use crate::observation::OpenWait;
+use crate::proc;
 use crate::units::Time;
 use crate::untrusted::shown_bytes;
 use crate::unwind::{End, StackCopy, Unwind, Unwound};
@@ -172,6 +173,6 @@ impl Unwind for Later {
 
 /// The name of a thread; empty if it is gone.
 fn name_of(pid: u32, tid: Tid) -> String {
-    let comm = std::fs::read(format!("/proc/{pid}/task/{}/comm", tid.0)).unwrap_or_default();
+    let comm = proc::read(format!("/proc/{pid}/task/{}/comm", tid.0)).unwrap_or_default();
     shown_bytes(comm.trim_ascii_end())
 }

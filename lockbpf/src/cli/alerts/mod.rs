@@ -16,6 +16,7 @@ use crate::id::{Lock, Process, Site, Tid};
 use crate::names::Frame;
 use crate::observation::OpenWait;
 use crate::observe::census::Census;
+use crate::proc;
 use crate::report::{Selection, Sleeps};
 use crate::units::{Nanos, Time};
 use crate::untrusted::shown_lines;
@@ -25,7 +26,6 @@ use lockbpf_common::kind::Via;
 use naming::About;
 use outlets::Outlet;
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Looks may take one part in so many of the time, but for what is asked about what they find: where there is much to look at, they are
@@ -343,7 +343,7 @@ impl Scene<'_> {
 
     /// Whether the thread is still there, and in that wait as far as can be seen: its end may have been missed.
     fn goes_on(&self, lasting: &Lasting) -> bool {
-        let there = Path::new(&format!("/proc/{}", lasting.tid.0)).exists();
+        let there = proc::is_there(format!("/proc/{}", lasting.tid.0));
         let is_over = |wait: &OpenWait| waits::over(std::slice::from_ref(wait), self.pids).next().is_some();
         there && self.find(lasting).is_some_and(|wait| !is_over(&wait))
     }

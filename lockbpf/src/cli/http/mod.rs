@@ -4,7 +4,6 @@
 mod client;
 mod listen;
 
-use crate::capture::lent;
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use caps::CapSet;
@@ -68,7 +67,7 @@ impl Server {
         let failed = || format!("failed to listen at {listen}");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().with_context(failed)?;
         let entered = runtime.enter();
-        let (listener, listen) = lent::as_user(|| Listener::bind(listen)).with_context(failed)?;
+        let (listener, listen) = Listener::bind(listen).with_context(failed)?;
         drop(entered);
         let (stop, stopped) = oneshot::channel();
         let answer = Arc::new(answer);
@@ -102,7 +101,7 @@ impl Drop for Server {
         // It may have failed; there is nothing to be done about that any more.
         self.thread.take().into_iter().for_each(|thread| drop(thread.join()));
         if let Listen::Unix(path) = &self.listen {
-            let _ = lent::as_user(|| fs::remove_file(path));
+            let _ = fs::remove_file(path);
         }
     }
 }

@@ -5,9 +5,9 @@ use super::keys::{Action, action};
 use super::model::{Effect, Model};
 use super::screen::{self, Screen};
 use super::view::{self, Style};
-use crate::capture::lent;
 use crate::cli::destination::Whole;
 use crate::cli::messages;
+use crate::rights;
 use crate::units::Time;
 use crate::untrusted::{is_unsafe, shown};
 use anyhow::{Context, Result};
@@ -69,7 +69,7 @@ impl Board {
         let seen = shared.clone();
         let run = move || {
             // It writes files that the user asks for, and observes nobody.
-            lent::give_up()?;
+            rights::give_up()?;
             let done = Done(&seen);
             let board = Drawing {
                 screen,

@@ -9,6 +9,7 @@ use crate::id::{Lock, Process, Tid};
 use crate::names::{self, Names};
 use crate::observation::{Observation, OpenWait};
 use crate::observe::census::Census;
+use crate::proc;
 use crate::report::Report;
 use crate::report::schema::LockEntry;
 use crate::units::Time;
@@ -206,7 +207,7 @@ fn named(process: Process, tid: Tid, census: &mut Census) -> (String, String) {
         return (own, String::new());
     }
     let pid = census.processes().get(&process).map_or(tid.0, |seen| seen.pid);
-    let comm = std::fs::read(format!("/proc/{pid}/task/{}/comm", tid.0)).unwrap_or_default();
+    let comm = proc::read(format!("/proc/{pid}/task/{}/comm", tid.0)).unwrap_or_default();
     (tid.0.to_string(), shown_bytes(comm.trim_ascii_end()))
 }
 

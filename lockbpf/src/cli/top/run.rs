@@ -3,11 +3,11 @@
 use super::screen;
 use super::sink::Shown;
 use crate::capture::launch::How;
-use crate::capture::lent;
 use crate::cli::args::{CaptureArgs, Plan, TargetArgs};
 use crate::cli::{ends, live, output};
 use crate::observe::{Target, conclude};
 use crate::report::{self, table};
+use crate::rights;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::process::ExitCode;
@@ -49,7 +49,7 @@ pub fn run(args: TopArgs) -> Result<ExitCode> {
     let written = match &plan.target {
         Target::Command(_) => {
             let create = || tempfile::Builder::new().prefix("lockbpf-top-").suffix(".out").tempfile();
-            let file = lent::as_user(create).context("failed to create a file for what the command writes")?;
+            let file = create().context("failed to create a file for what the command writes")?;
             let (file, path) = file.keep().context("failed to keep a file for what the command writes")?;
             plan.capture.launch = How { output: Some(Arc::new(file)), ..plan.capture.launch };
             Some(path)
@@ -68,7 +68,7 @@ pub fn run(args: TopArgs) -> Result<ExitCode> {
     if let Some(path) = written {
         say!("lockbpf: what the command has written is in {}", path.display());
     }
-    lent::give_up()?;
+    rights::give_up()?;
     let options = report::Options { top: Some(output::TABLE_TOP), ..options };
     let (found, incomplete) = conclude(shown.finish(captured, futex_only), &options)?;
     let layout = output::layout();

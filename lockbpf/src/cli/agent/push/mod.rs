@@ -9,7 +9,6 @@ mod lane;
 mod queue;
 
 use super::shared::Shared;
-use crate::capture::lent;
 use crate::observe::own::wall_ns;
 use anyhow::{Context, Result};
 use batch::{Batch, Mark};
@@ -42,7 +41,7 @@ impl Pusher {
         let open = |(protocol, destination)| {
             Lane::open(protocol, destination, &config.queue_dir, config.queue_size, shared).map(Arc::new)
         };
-        let lanes: Vec<_> = lent::as_user(|| config.destinations().into_iter().map(open).collect::<Result<_>>())?;
+        let lanes: Vec<_> = config.destinations().into_iter().map(open).collect::<Result<_>>()?;
         if lanes.is_empty() {
             return Ok(None);
         }
