@@ -19,7 +19,7 @@ const MAX_FUNCTIONS: usize = 1 << 20;
 const MAX_NAMES: usize = 64 << 20;
 /// Bytes that may be read at once, of all maps together; so many at the start, too.
 const BURST: u64 = 32 << 20;
-/// Bytes that may be read in a second on average: parsing them takes 3 % of a CPU.
+/// Bytes that may be read in a second on average: parsing them takes some 4 % of a CPU.
 const BYTES_PER_SECOND: f64 = (2 << 20) as f64;
 /// What is told when functions were left out.
 pub(super) const FULL: &str =
