@@ -2,6 +2,7 @@
 //! others' processes (`hidepid`) all do.
 
 use crate::rights;
+use procfs::process::{Process, Stat};
 use std::fs::{self, DirEntry, File, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,6 +20,12 @@ pub(crate) fn text(path: impl AsRef<Path>) -> io::Result<String> {
 /// Opens a file that asks for rights when it is opened: `maps`, `mem`. `syscall` and `stack` ask when they are read.
 pub(crate) fn open(path: impl AsRef<Path>) -> io::Result<File> {
     rights::reach(|| File::open(path))
+}
+
+/// What `stat` tells of a process or thread.
+pub(crate) fn stat(id: u32) -> Option<Stat> {
+    let id = i32::try_from(id).ok()?;
+    rights::reach(|| Process::new(id).and_then(|process| process.stat())).ok()
 }
 
 /// Where a link leads.

@@ -81,7 +81,7 @@ impl Drop for Storm {
     fn drop(&mut self) {
         let _ = self.program.kill();
         let _ = self.program.wait();
-        // Of one that lists its functions, and was ended before it had taken that back.
+        // The program removes its perf map at its end, which it may not have come to.
         let _ = fs::remove_file(format!("/tmp/perf-{}.map", self.program.id()));
     }
 }
@@ -133,7 +133,7 @@ fn a_program_that_replaces_its_code_and_its_namespaces() {
     Storm::prepare("restless", 300).observed(&["--budget", "3%"]);
 }
 
-/// Of a map of 139 MiB that grows only a part can be looked into; what it listed first is known.
+/// A perf map grows to 139 MiB, more than lockbpf reads in that time. Functions that it listed first have names.
 #[test]
 fn a_perf_map_that_grows() {
     let Some(_turn) = may_observe() else { return };

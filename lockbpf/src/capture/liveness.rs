@@ -1,9 +1,9 @@
 //! Whether observed processes still run: by pid and start time, so that a reused pid does not count.
 
 use crate::leader;
-use crate::rights;
+use crate::proc;
 use crate::units::Time;
-use procfs::process::{ProcState, Process};
+use procfs::process::ProcState;
 
 /// Processes that are looked after.
 #[derive(Debug)]
@@ -62,8 +62,7 @@ fn start_ticks(pid: u32) -> Option<u64> {
     if leader::is_gone(pid) {
         return None;
     }
-    let pid = i32::try_from(pid).ok()?;
-    let stat = rights::reach(|| Process::new(pid)?.stat()).ok()?;
+    let stat = proc::stat(pid)?;
     let dead = matches!(stat.state(), Ok(ProcState::Zombie | ProcState::Dead)) && stat.num_threads <= 1;
     (!dead).then_some(stat.starttime)
 }

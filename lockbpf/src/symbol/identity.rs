@@ -1,7 +1,6 @@
 //! What tells one program image from another: under the same pid, and among processes that were forked from one another.
 
-use crate::rights;
-use procfs::process::{Process, Stat};
+use crate::proc::stat;
 
 /// Tells one program image from the next under the same pid: start of the process in clock ticks since boot, and where
 /// the image's first stack begins (0 if that may not be known).
@@ -33,11 +32,6 @@ pub(super) fn of(pid: u32, tid: u32) -> Option<(Identity, Option<Layout>)> {
     // Addresses that may not be known, and those of a process that has exited, are shown as 0 or 1.
     let layout = layout.filter(|Layout(addresses)| addresses.iter().all(|&address| address > 1));
     Some((Identity { start, stack: shown.startstack }, layout))
-}
-
-fn stat(id: u32) -> Option<Stat> {
-    let id = i32::try_from(id).ok()?;
-    rights::reach(|| Process::new(id).and_then(|process| process.stat())).ok()
 }
 
 #[cfg(test)]

@@ -69,8 +69,6 @@ impl<K: Copy + Eq + Hash, T: Clone + Timed, const ALL: usize, const EACH: usize>
 
     /// The last entry of one after one time, up to another.
     pub(super) fn last(&self, key: K, after: Time, up_to: Time) -> Option<&T> {
-        let known = self.of.get(&key)?;
-        let next = known.partition_point(|entry| entry.time() <= up_to);
-        known.get(next.checked_sub(1)?).filter(|entry| entry.time() > after)
+        self.before(key, up_to).next().filter(|entry| entry.time() > after)
     }
 }

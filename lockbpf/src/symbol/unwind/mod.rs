@@ -195,7 +195,7 @@ impl Unwinder {
 /// Bytes of the arguments of a method, of which there may be 255.
 const MAX_ARGUMENTS: u64 = 255 * 8;
 
-/// Reads the word so many words below the frame pointer. Returns its address and the word, which is not 0.
+/// Reads a word at this distance, in words, below the frame pointer. Returns its address and the word, which is not 0.
 fn word_below(registers: &Registers, copy: &StackCopy, words: u64) -> Option<(u64, u64)> {
     let slot = registers.get(MACHINE.frame_pointer)?.checked_sub(8 * words)?;
     let word = copy.word(slot).ok().filter(|&word| word != 0)?;

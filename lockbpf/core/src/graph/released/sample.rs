@@ -6,7 +6,8 @@ use super::{Piece, Release, Releases, is_own, nobody, push};
 use crate::event::FutexWait;
 use crate::id::Tid;
 use crate::units::{Nanos, Time};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+use std::hash::BuildHasher as _;
 
 /// Into how many parts a wait is divided.
 const PARTS: u64 = 64;
@@ -20,7 +21,8 @@ impl Releases {
         let mut pieces = Vec::new();
         for part in 0..PARTS {
             let (from, to) = (after(part), after(part + 1));
-            let within = mixed(w, part).checked_rem(to.since(from).0).unwrap_or_default();
+            // The same each time.
+            let within = FxBuildHasher.hash_one((w.end, w.tid, part)).checked_rem(to.since(from).0).unwrap_or_default();
             let piece = self.at(w, from + Nanos(within), &mut known).unwrap_or_else(|| nobody(from, to));
             push(&mut pieces, Piece { from, to, inferred: true, ..piece });
         }
@@ -42,11 +44,4 @@ impl Releases {
         }
         pieces.into_iter().find(|piece| piece.from <= moment && moment < piece.to)
     }
-}
-
-/// A number for a part of a wait, the same each time (the multiplier is 2⁶⁴ divided by the golden ratio).
-fn mixed(w: &FutexWait, part: u64) -> u64 {
-    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-    let once = (w.end.0 ^ u64::from(w.tid.0) << 40 ^ part << 56).wrapping_mul(GOLDEN);
-    (once ^ once >> 32).wrapping_mul(GOLDEN) >> 16
 }
